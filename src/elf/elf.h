@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* ELF images: build ids, symbols, unwind rows. User space only; every byte of a file is hostile. */
+#ifndef MSP_ELF_H
+#define MSP_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwind/tables.h"
+
+struct msp_image;
+
+/* What tells two files apart. From the file itself, so that copies in containers share their tables. */
+#define MSP_IMAGE_KEY_SIZE 64
+struct msp_image_key {
+	char text[MSP_IMAGE_KEY_SIZE]; /* "b-<hex build id>", else "f-<dev>-<inode>-<mtime>-<size>" */
+};
+
+struct msp_image_options {
+	const char *root;      /* the target's root, for its debug files; NULL = "/" */
+	const char *cache_dir; /* where compiled tables are kept; NULL = no cache on disk */
+	const char *name;      /* path as the target calls it, for messages and object names */
+};
+
+/*
+ * Opens an image. Takes over fd (closes it in any case). Cheap: reads headers
+ * and notes only. *out must be freed with msp_image_close().
+ * MSP_E_FORMAT: not an ELF file that this machine could run.
+ */
+int msp_image_open_fd(int fd, const struct msp_image_options *opts, struct msp_image **out);
+/* The same from bytes in memory (vdso); copies them. */
+int msp_image_open_memory(const void *bytes, size_t size, const struct msp_image_options *opts,
+			  struct msp_image **out);
+void msp_image_close(struct msp_image *image);
+
+int msp_image_key_fd(int fd, struct msp_image_key *key);
+const struct msp_image_key *msp_image_key(const struct msp_image *image);
+const char *msp_image_name(const struct msp_image *image);
+const char *msp_image_build_id(const struct msp_image *image); /* hex, "" if none */
+int msp_image_arch(const struct msp_image *image);             /* enum msp_arch, or MSP_E_UNSUPPORTED */
+uint64_t msp_image_min_vaddr(const struct msp_image *image);   /* lowest PT_LOAD vaddr, page-aligned down */
+
+/* File offset -> image-relative address (vaddr - min_vaddr) by the program headers; false if not mapped. */
+bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, uint64_t *addr);
+
+/* Bytes of the image at an image-relative address; how many are there is in *avail. NULL if not in the file. */
+const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);
+
+/*
+ * Unwind rows: compiled at the first call, or read from the cache. Owned by
+ * the image. rules[0] is MSP_CFA_NONE. An image without any is no error:
+ * row_count 0.
+ */
+struct msp_unwind_table {
+	const struct msp_row *rows;
+	uint32_t row_count;
+	const struct msp_rule *rules;
+	uint32_t rule_count;
+	bool from_cache;
+};
+int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **out);
+
+/*
+ * Replaces the rows in [start, end) by others (the interpreter block, analysed
+ * by src/luajit); rows and rules are copied, rule numbers are indices of the
+ * given rules. msp_image_unwind() shows the result from then on. The disk
+ * cache keeps the table without it.
+ */
+int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end, const struct msp_row *rows,
+		      uint32_t row_count, const struct msp_rule *rules, uint32_t rule_count);
+
+/* The function around an image-relative address. name is demangled, owned by the image. */
+struct msp_symbol {
+	const char *name;
+	uint64_t addr, size;
+};
+int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *out);
+/* Address of a symbol by its raw name, defined in .symtab, .dynsym or the debug file. */
+int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_symbol *out);
+
+#endif

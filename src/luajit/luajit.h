@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Everything that knows LuaJIT in user space: which VM is this, how do we know, what are the names. */
+#ifndef MSP_LUAJIT_H
+#define MSP_LUAJIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "elf/elf.h"
+#include "unwind/memory.h"
+#include "unwind/tables.h"
+
+/*
+ * A LuaJIT build found in an image: candidate layout, VM block, VM unwind
+ * rows, fast function names, and the evidence for each.
+ */
+struct msp_lj_build;
+
+/*
+ * Looks for a LuaJIT in the image by code analysis. MSP_E_NO_LUAJIT: there is
+ * none; MSP_E_NOT_PROVED: there is one, but something was not found (*out is
+ * then set too, and tells what). *out must be freed with msp_lj_build_free(),
+ * before the image is closed.
+ */
+int msp_lj_build_find(struct msp_image *image, struct msp_lj_build **out);
+void msp_lj_build_free(struct msp_lj_build *build);
+
+const struct msp_lj_layout *msp_lj_build_layout(const struct msp_lj_build *build);
+const char *msp_lj_build_version(const struct msp_lj_build *build); /* "LuaJIT 2.1.0-beta3" */
+
+/* Unwind rows of the VM block, for msp_image_overlay(). */
+struct msp_lj_vm_rows {
+	const struct msp_row *rows;
+	uint32_t row_count;
+	const struct msp_rule *rules;
+	uint32_t rule_count;
+	uint32_t instructions, reached; /* of the block; reached by the control flow analysis */
+};
+const struct msp_lj_vm_rows *msp_lj_build_vm_rows(const struct msp_lj_build *build);
+
+/* Name of a fast function ("string.gsub") by its ffid; NULL if there is none. */
+const char *msp_lj_build_ff_name(const struct msp_lj_build *build, uint32_t ffid);
+
+/* One line of evidence, one line of proof, for inspect. Strings belong to the build or are static. */
+struct msp_lj_evidence {
+	const char *field;  /* member of struct msp_lj_layout */
+	const char *source; /* "code", "dwarf", "memory", "descriptor", "constant" */
+	int64_t value;
+	bool found;
+	const char *why;    /* how it was found, or why not */
+};
+size_t msp_lj_build_evidence(const struct msp_lj_build *build, const struct msp_lj_evidence **out);
+
+#define MSP_LJ_CHECKS(_) \
+	_(DISPATCH, "every dispatch entry points into the VM block") \
+	_(MAINTHREF, "the main thread points back at the global state") \
+	_(CUR_L, "the running coroutine points back at the global state") \
+	_(STREMPTY, "the empty string is an empty string") \
+	_(STACK, "the main thread's stack bounds are ordered and aligned") \
+	_(TRACES, "each entry of the trace table is a trace with that number")
+
+enum msp_lj_check {
+#define _(id, text) MSP_LJ_CHECK_##id,
+	MSP_LJ_CHECKS(_)
+#undef _
+	MSP_LJ_CHECK_COUNT
+};
+
+struct msp_lj_proof {
+	bool proved; /* all checks passed */
+	struct {
+		enum { MSP_LJ_PASSED, MSP_LJ_FAILED, MSP_LJ_NOT_RUN } result;
+		char detail[96]; /* the value that was measured, for a failed check */
+	} check[MSP_LJ_CHECK_COUNT];
+};
+
+/*
+ * Proves the layout on a global_State at g of a process. image_base: address
+ * of the image-relative address 0 in that process. Never trusts the memory.
+ */
+int msp_lj_prove(const struct msp_lj_build *build, const struct msp_memory *mem, uint64_t image_base,
+		 uint64_t g, struct msp_lj_proof *out);
+
+/*
+ * Finds global states in [start, end) of readable memory by their dispatch
+ * tables; appends up to max to g[], returns how many.
+ */
+int msp_lj_scan(const struct msp_lj_build *build, const struct msp_memory *mem, uint64_t image_base,
+		uint64_t start, uint64_t end, uint64_t *g, int max);
+
+/* ---- Names ---- */
+
+/* What identifies a prototype beyond its address; equal to the walker's hash (unwind/lua.h). */
+struct msp_lj_names; /* per VM: cache of prototypes, index of definitions */
+
+struct msp_lj_function {
+	const char *name;    /* "handler", "M.f", "M:f", "main chunk", "anonymous"; owned by the names object */
+	const char *file;    /* chunk name, shortened like LuaJIT's short_src, '@' and '=' removed */
+	const char *chunk;   /* chunk name as it is, possibly cut at 64 KiB */
+	uint32_t defined;    /* first line; 0 = main chunk */
+	bool by_definition;  /* else from a call site, or none */
+};
+
+struct msp_lj_names *msp_lj_names_new(const struct msp_lj_build *build, const struct msp_memory *mem,
+				      uint64_t g);
+void msp_lj_names_free(struct msp_lj_names *names);
+
+/*
+ * The function of the prototype at pt with that identity. Reads the target at
+ * the first call for an identity, then answers from memory. caller_pt and
+ * caller_pos (0: unknown) are where it was called from: used for its name if
+ * its definition cannot be found. MSP_E_GONE: the prototype that is at pt now
+ * has another identity.
+ */
+int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller_pt,
+			  uint32_t caller_pos, const struct msp_lj_function **out);
+/* Line of a bytecode position (0 = header instruction) of a function seen before; 0 = unknown. */
+uint32_t msp_lj_names_line(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint32_t pos);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* One file per format; this is the table of them. */
+#ifndef MSP_OUTPUT_H
+#define MSP_OUTPUT_H
+
+#include <stdio.h>
+
+#include "profile/profile.h"
+
+struct msp_format {
+	const char *name;      /* "folded" */
+	const char *endings[4]; /* ".folded", NULL-terminated */
+	bool raw;              /* takes the whole profile (msp); others get a view */
+	/* Writes to out. 0, or MSP_E_IO (errno tells). Does not close out. */
+	int (*write)(const struct msp_profile *profile, FILE *out);
+};
+
+/* By name or by a file's ending; NULL if there is none. */
+const struct msp_format *msp_format_by_name(const char *name);
+const struct msp_format *msp_format_by_file(const char *path);
+/* i-th format, NULL after the last. */
+const struct msp_format *msp_format_at(size_t i);
+
+/* A frame as interface.md, "How a frame is written", says: unescaped text into buf, always NUL-terminated. */
+size_t msp_frame_text(const struct msp_frame *frame, bool lines, char *buf, size_t size);
+
+/* msp files back into a profile; MSP_E_FORMAT with the reason in error[]. Hostile input. */
+int msp_read_msp(FILE *in, struct msp_profile **out, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Profiles: stacks of interned frames with counts, and the quality of the recording. */
+#ifndef MSP_PROFILE_H
+#define MSP_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profile/frame.h"
+
+struct msp_profile;
+
+/* How good the recording was; all counters are of samples. */
+#define MSP_PROFILE_MAX_REASONS 32
+struct msp_quality {
+	uint64_t samples, lost, whole, truncated, estimated;
+	struct {
+		char reason[48];
+		uint64_t count;
+	} errors[MSP_PROFILE_MAX_REASONS]; /* sorted by count, falling; reason "" ends */
+	double seconds;
+	uint32_t rate;              /* Hz asked for */
+	uint64_t bpf_ns_per_sample; /* 0 = not measured */
+};
+
+struct msp_profile *msp_profile_new(void); /* NULL: out of memory */
+void msp_profile_free(struct msp_profile *profile);
+
+/* Interns a frame: equal frames (all members) get the same id. Negative: error code. */
+int64_t msp_profile_frame(struct msp_profile *profile, const struct msp_frame *frame);
+/* Adds count samples of a stack, frame ids root first. Copies ids. */
+int msp_profile_add(struct msp_profile *profile, int32_t pid, int32_t tid, const uint32_t *ids, size_t n,
+		    uint64_t count);
+/* Name of a process (tid == 0) or thread. */
+int msp_profile_set_name(struct msp_profile *profile, int32_t pid, int32_t tid, const char *name);
+const char *msp_profile_name(const struct msp_profile *profile, int32_t pid, int32_t tid); /* NULL unknown */
+struct msp_quality *msp_profile_quality(struct msp_profile *profile);
+/* Key/value of the recording ("version", "command", "event", "start" as RFC 3339, ...). */
+int msp_profile_set_meta(struct msp_profile *profile, const char *key, const char *value);
+const char *msp_profile_meta(const struct msp_profile *profile, const char *key);
+
+size_t msp_profile_frame_count(const struct msp_profile *profile);
+const struct msp_frame *msp_profile_frame_at(const struct msp_profile *profile, uint32_t id);
+
+/* Calls fn for each distinct (pid, tid, stack), in a fixed order (by pid, tid, then stack root first). */
+typedef int (*msp_profile_stack_fn)(void *ctx, int32_t pid, int32_t tid, const uint32_t *ids, size_t n,
+				    uint64_t count);
+int msp_profile_each(const struct msp_profile *profile, msp_profile_stack_fn fn, void *ctx);
+
+/* A copy with only what the view asks for; stacks that become equal are merged. */
+struct msp_view {
+	bool lines;     /* keep current lines; else frames of one function are one */
+	bool lua_only, native_only;
+	bool no_kernel;
+	bool vm_frames; /* show the interpreter's own frames */
+	bool certain;   /* leave estimates out */
+	bool threads;   /* keep threads apart; else merge a process's threads */
+};
+int msp_profile_view(const struct msp_profile *profile, const struct msp_view *view,
+		     struct msp_profile **out);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Hosts: a live process, its threads, mappings, files and memory. */
+#ifndef MSP_TARGET_H
+#define MSP_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "unwind/memory.h"
+
+/* Registers by DWARF number, and the pc. */
+struct msp_registers {
+	uint64_t reg[32];
+	uint64_t pc;
+};
+
+struct msp_process; /* a live process, by pid; holds a pidfd-like guard against pid reuse */
+
+/* One line of /proc/PID/maps. name is "" for anonymous memory; "[vdso]", "[stack]", a path, ... */
+struct msp_map {
+	uint64_t start, end, offset;
+	uint32_t dev_major, dev_minor;
+	uint64_t inode;
+	uint8_t prot; /* PROT_* */
+	bool shared, deleted;
+	const char *name; /* owned by the list */
+};
+struct msp_maps {
+	struct msp_map *map;
+	size_t count;
+	char *names;
+};
+
+/* MSP_E_GONE, MSP_E_PERMISSION. */
+int msp_process_open(pid_t pid, struct msp_process **out);
+void msp_process_close(struct msp_process *process);
+pid_t msp_process_pid(const struct msp_process *process);
+bool msp_process_alive(const struct msp_process *process); /* false once it exited or execed into another start time */
+/* comm, and the command line with spaces ("" for none); owned by the process. */
+const char *msp_process_comm(struct msp_process *process);
+const char *msp_process_cmdline(struct msp_process *process);
+/* "/proc/PID/root": the target's root as we can open it. */
+const char *msp_process_root(const struct msp_process *process);
+const struct msp_memory *msp_process_memory(struct msp_process *process);
+
+int msp_process_maps(struct msp_process *process, struct msp_maps *out);
+void msp_maps_free(struct msp_maps *maps);
+/* The file behind a mapping: through map_files, else through the target's root if device and inode agree. An fd. */
+int msp_process_open_map(struct msp_process *process, const struct msp_map *map);
+/* Thread ids, ascending; *out is malloc'ed. Returns the count. */
+int msp_process_threads(struct msp_process *process, pid_t **out);
+/* Name of a thread into buf (comm, at most 16 bytes with NUL). */
+int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]);
+
+/*
+ * Stops. A stopped thread stays stopped until msp_thread_resume(), and is let
+ * go if moonspy dies. Uses PTRACE_SEIZE + PTRACE_INTERRUPT; signals that
+ * arrive meanwhile are kept and delivered.
+ */
+int msp_thread_stop(struct msp_process *process, pid_t tid);
+int msp_thread_registers(struct msp_process *process, pid_t tid, struct msp_registers *out);
+int msp_thread_resume(struct msp_process *process, pid_t tid);
+/* All threads, also those born meanwhile; returns how many were stopped. */
+int msp_process_stop(struct msp_process *process);
+void msp_process_resume(struct msp_process *process);
+
+/* Pids of processes whose comm or executable's base name is name; *out is malloc'ed. Returns the count. */
+int msp_process_find(const char *name, pid_t **out);
+/* Direct and indirect children of pid, ascending; *out is malloc'ed. Returns the count. */
+int msp_process_children(pid_t pid, pid_t **out);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Raw frames: what the walker puts out. Addresses and identities only; they
+ * become names in user space. Freestanding, shared with BPF byte for byte.
+ */
+#ifndef MSP_UNWIND_FRAME_H
+#define MSP_UNWIND_FRAME_H
+
+#include <stdint.h>
+
+#define MSP_MAX_FRAMES 1024
+
+/* kind, name as in JSON */
+#define MSP_RAW_KINDS(_) \
+	_(KERNEL, "kernel")       /* addr = pc */ \
+	_(NATIVE, "native")       /* addr = pc, ident = image-relative address, image */ \
+	_(LUA, "lua")             /* addr = GCproto, ident = identity, pos = bytecode position, image = layout */ \
+	_(FAST, "fast")           /* pos = ffid, addr = GCfunc, image = layout */ \
+	_(CFUNC, "cfunction")     /* addr = C function called from Lua */ \
+	_(STATE, "state")         /* pos = enum msp_state */ \
+	_(ERROR, "error")         /* pos = enum msp_error_reason, addr = pc */
+
+enum msp_raw_kind {
+#define _(id, name) MSP_RAW_##id,
+	MSP_RAW_KINDS(_)
+#undef _
+	MSP_RAW_KIND_COUNT
+};
+
+/* Bits of msp_raw_frame.flags. */
+#define MSP_RAWF_RETURN 0x01  /* addr is a return address: look up addr - 1 */
+#define MSP_RAWF_JIT 0x02     /* LUA: this frame runs as compiled code; trace is its number, 0 unknown */
+#define MSP_RAWF_INLINED 0x04 /* LUA: on no stack, from a snapshot of the trace */
+#define MSP_RAWF_GUESS 0x08   /* LUA: an estimate, not certain */
+#define MSP_RAWF_SIGNAL 0x10  /* NATIVE: a signal interrupted the frame outside of this one */
+#define MSP_RAWF_VM 0x20      /* NATIVE: pc is in the interpreter's assembly block */
+#define MSP_RAWF_NOPC 0x40    /* LUA: pos is unknown */
+
+struct msp_raw_frame {
+	uint64_t addr;
+	uint64_t ident;
+	uint32_t pos;
+	uint16_t image; /* NATIVE: image index; LUA, FAST: layout index */
+	uint8_t kind;
+	uint8_t flags;
+	uint32_t trace; /* number of the trace, for JIT frames */
+	uint32_t tofs;  /* offset of the pc in the trace's machine code */
+};
+
+/* What the VM is busy with when it is busy with itself. */
+#define MSP_STATES(_) \
+	_(GC, "[gc]") \
+	_(JIT, "[jit compiler]") \
+	_(EXIT, "[trace exit]")
+
+enum msp_state {
+#define _(id, text) MSP_STATE_##id,
+	MSP_STATES(_)
+#undef _
+	MSP_STATE_COUNT
+};
+
+/* Why a stack is not whole. The text stands in the stack: [error: text]. */
+#define MSP_ERROR_REASONS(_) \
+	_(NONE, "none") \
+	_(TRUNCATED, "truncated") \
+	_(NO_PROCESS, "process not known yet") \
+	_(NO_MAPPING, "pc in no known mapping") \
+	_(NO_TABLE, "no unwind table yet") \
+	_(NO_RULE, "no unwind rule") \
+	_(BAD_RULE, "unsupported unwind rule") \
+	_(LOST_REGISTER, "register not recoverable") \
+	_(STACK_READ, "stack unreadable") \
+	_(NO_PROGRESS, "stack pointer does not move") \
+	_(LUA_NO_VM, "no VM for this code") \
+	_(LUA_BAD_G, "global state not proved") \
+	_(LUA_BAD_L, "coroutine not proved") \
+	_(LUA_BAD_BASE, "no valid Lua frame") \
+	_(LUA_BAD_LINK, "broken Lua frame link") \
+	_(LUA_READ, "Lua memory unreadable") \
+	_(LUA_CFRAME, "C frame chain broken") \
+	_(LUA_DEPTH, "too many interleaved coroutines") \
+	_(NO_USER_REGS, "no user registers") \
+	_(INTERNAL, "internal limit")
+
+enum msp_error_reason {
+#define _(id, text) MSP_ERR_##id,
+	MSP_ERROR_REASONS(_)
+#undef _
+	MSP_ERROR_REASON_COUNT
+};
+
+#endif

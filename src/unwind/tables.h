@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the walker reads: unwind rows, mappings, images and LuaJIT layouts.
+ * Made ahead of time in user space, read by every host. Freestanding; all
+ * structures have a fixed size and are shared with BPF byte for byte.
+ */
+#ifndef MSP_UNWIND_TABLES_H
+#define MSP_UNWIND_TABLES_H
+
+#include <stdint.h>
+
+/* Registers have their DWARF numbers: x86-64 0..15 (psABI figure 3.36), arm64 x0..x30 and 31 = sp. */
+#define MSP_REG_COUNT 32
+#define MSP_REG_NONE 255
+
+enum msp_arch { MSP_ARCH_X86_64 = 1, MSP_ARCH_ARM64 = 2 };
+
+enum {
+	MSP_X64_RAX = 0, MSP_X64_RDX, MSP_X64_RCX, MSP_X64_RBX, MSP_X64_RSI, MSP_X64_RDI,
+	MSP_X64_RBP, MSP_X64_RSP, MSP_X64_R8, MSP_X64_R9, MSP_X64_R10, MSP_X64_R11,
+	MSP_X64_R12, MSP_X64_R13, MSP_X64_R14, MSP_X64_R15, MSP_X64_RA,
+};
+
+/*
+ * The registers that a rule can restore, a slot each. Slot 0 is the return
+ * address. x86-64: RA rbx rbp r12 r13 r14 r15. arm64: x30(RA) x19..x29.
+ */
+#define MSP_SLOT_COUNT 12
+#define MSP_SLOT_RA 0
+
+/* Values of msp_rule.saved[] that are not offsets. */
+#define MSP_SAVED_SAME INT16_MAX            /* the register still has the caller's value */
+#define MSP_SAVED_UNDEFINED (INT16_MAX - 1) /* the caller's value is lost */
+
+enum msp_cfa_kind {
+	MSP_CFA_NONE = 0,    /* no unwind information here */
+	MSP_CFA_REG,         /* CFA = reg + off */
+	MSP_CFA_DEREF,       /* CFA = *(reg + off) */
+	MSP_CFA_PLT,         /* CFA = sp + 8 + ((pc & 15) >= off) * 8: a PLT section's expression */
+	MSP_CFA_SIGNAL,      /* signal frame: all registers are in the kernel's ucontext at sp */
+	MSP_CFA_END,         /* return address undefined: the thread's outermost frame */
+	MSP_CFA_UNSUPPORTED, /* there is a rule, but not one that a row can express */
+};
+
+/* Bits of msp_rule.flags. */
+#define MSP_RULE_RA_SIGNED 0x01 /* arm64: the return address carries a pointer authentication code */
+#define MSP_RULE_VM 0x02        /* interpreter: CFA - cframe_size is a LuaJIT C frame, with Lua frames on it */
+#define MSP_RULE_VM_EXIT 0x04   /* between trace and interpreter: unwind as a trace does */
+
+/* One way to unwind one frame. 32 bytes. An image has few distinct ones; rows refer to them by index. */
+struct msp_rule {
+	uint8_t cfa_kind;
+	uint8_t cfa_reg;
+	uint8_t flags;
+	uint8_t unused;
+	int32_t cfa_off;
+	int16_t saved[MSP_SLOT_COUNT]; /* saved at CFA + saved[slot] bytes, or MSP_SAVED_* */
+};
+
+/*
+ * A row holds from addr to the next row's addr. Addresses are relative to the
+ * image's lowest mapped virtual address. Rule 0 of every image is MSP_CFA_NONE.
+ */
+struct msp_row {
+	uint32_t addr;
+	uint32_t rule;
+};
+
+/* Bits of msp_mapping.flags. */
+#define MSP_MAP_FILE 0x1 /* image is valid */
+#define MSP_MAP_VDSO 0x2
+
+/* An executable mapping of a process. pc - base is the image-relative address. */
+struct msp_mapping {
+	uint64_t start, end;
+	uint64_t base;
+	uint32_t image; /* index of a struct msp_image_tables, known to the host */
+	uint32_t flags;
+};
+
+/*
+ * Where a LuaJIT build keeps what the walker needs; from evidence, and proved
+ * before use (src/luajit/). Offsets in bytes; names as in LuaJIT's lj_obj.h,
+ * lj_jit.h, lj_frame.h. A negative offset means: this build has no such field.
+ */
+struct msp_lj_layout {
+	uint32_t abi;  /* MSP_LJ_LAYOUT_ABI */
+	uint8_t arch;  /* enum msp_arch */
+	uint8_t gc64;  /* 64-bit object references (LJ_GC64) */
+	uint8_t fr2;   /* two-slot frames (LJ_FR2) */
+	uint8_t jit;   /* the JIT compiler is built in */
+	uint8_t reg_dispatch, reg_base, reg_pc, reg_l; /* DWARF numbers, MSP_REG_NONE where none */
+	uint8_t bc_funcf; /* first function header opcode, BC_FUNCF (lj_bc.h) */
+	uint8_t bc_funccw; /* last opcode, and pseudo-headers of fast functions are above it */
+	uint8_t dualnum;
+	uint8_t unused0;
+
+	/* VM block, image-relative. */
+	uint32_t vm_start, vm_end;
+
+	/* The interpreter's C frame: offsets from its stack pointer. */
+	int32_t cframe_size; /* to the CFA: includes the return address */
+	int32_t cf_L, cf_PC, cf_prev;
+
+	/* GG_State. */
+	int32_t dispatch_to_g; /* g = dispatch register - this (GG_G2DISP) */
+	int32_t g_to_J;        /* GG_G2J; valid if jit */
+	int32_t g_mainthref, g_cur_L, g_jit_base, g_vmstate, g_strempty, g_gcroot_unused;
+
+	/* jit_State, relative to J. */
+	int32_t J_trace, J_sizetrace;
+
+	/* GCobj header and lua_State. */
+	int32_t gc_gct;
+	int32_t L_glref, L_base, L_top, L_maxstack, L_stack, L_cframe, L_stacksize, L_status;
+
+	/* GCfunc. */
+	int32_t fn_ffid, fn_pc, fn_cfunc;
+
+	/* GCproto. The bytecode follows it directly. */
+	int32_t pt_size; /* sizeof(GCproto) */
+	int32_t pt_numparams, pt_framesize, pt_sizebc, pt_k, pt_sizekgc, pt_sizekn, pt_sizept;
+	int32_t pt_sizeuv, pt_flags, pt_trace, pt_chunkname, pt_firstline, pt_numline;
+	int32_t pt_lineinfo, pt_uvinfo, pt_varinfo;
+
+	/* GCstr. */
+	int32_t str_len, str_data;
+
+	/* GCtrace. */
+	int32_t T_nsnap, T_nsnapmap, T_nins, T_nk, T_ir, T_snap, T_snapmap, T_startpt, T_startpc;
+	int32_t T_szmcode, T_mcode, T_mcloop, T_spadjust, T_traceno, T_link, T_root, T_linktype;
+	int32_t snap_size, snap_mapofs, snap_ref, snap_mcofs, snap_nslots, snap_nent;
+};
+
+#define MSP_LJ_LAYOUT_ABI 1
+
+/* Type codes that have not changed in any LuaJIT 2.x (lj_obj.h: ~LJ_T*). */
+#define MSP_GCT_STR 4
+#define MSP_GCT_UPVAL 5
+#define MSP_GCT_THREAD 6
+#define MSP_GCT_PROTO 7
+#define MSP_GCT_FUNC 8
+#define MSP_GCT_TRACE 9
+
+#endif
