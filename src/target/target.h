@@ -33,11 +33,23 @@ struct msp_maps {
 	char *names;
 };
 
-/* MSP_E_GONE, MSP_E_PERMISSION. */
+/*
+ * Opens a process. A thread's id stands for its process: msp_process_pid() has
+ * the process's. MSP_E_GONE, MSP_E_PERMISSION (its mappings may not be read).
+ */
 int msp_process_open(pid_t pid, struct msp_process **out);
+/* Lets all threads go and frees everything; NULL is allowed. */
 void msp_process_close(struct msp_process *process);
 pid_t msp_process_pid(const struct msp_process *process);
-bool msp_process_alive(const struct msp_process *process); /* false once it exited or execed into another start time */
+/* false once it exited. It stays true over an exec: compare the mappings. */
+bool msp_process_alive(const struct msp_process *process);
+uint64_t msp_process_start_time(const struct msp_process *process); /* clock ticks since boot */
+/* Pid of who traces it already (a debugger), 0 = nobody. Then a stop is MSP_E_PERMISSION. */
+pid_t msp_process_tracer(const struct msp_process *process);
+/* 32 or 64. */
+int msp_process_bits(struct msp_process *process);
+/* fd of its /proc/PID, for openat(); owned by the process. Never shows another process with that pid. */
+int msp_process_dir(const struct msp_process *process);
 /* comm, and the command line with spaces ("" for none); owned by the process. */
 const char *msp_process_comm(struct msp_process *process);
 const char *msp_process_cmdline(struct msp_process *process);
@@ -46,27 +58,44 @@ const char *msp_process_root(const struct msp_process *process);
 const struct msp_memory *msp_process_memory(struct msp_process *process);
 
 int msp_process_maps(struct msp_process *process, struct msp_maps *out);
+/* The same from the text of a maps file, malloc'ed and NUL-terminated; taken over on success. */
+int msp_maps_parse(char *text, size_t size, struct msp_maps *out);
 void msp_maps_free(struct msp_maps *maps);
-/* The file behind a mapping: through map_files, else through the target's root if device and inode agree. An fd. */
+/*
+ * The file behind a mapping, an fd: through map_files, else by its name in the
+ * target's root if it still is that inode. MSP_E_NOT_FOUND, MSP_E_PERMISSION.
+ */
 int msp_process_open_map(struct msp_process *process, const struct msp_map *map);
 /* Thread ids, ascending; *out is malloc'ed. Returns the count. */
 int msp_process_threads(struct msp_process *process, pid_t **out);
 /* Name of a thread into buf (comm, at most 16 bytes with NUL). */
 int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]);
 
+/* Its state as in /proc ('R', 'S', 'D', 'T', 't', 'Z', ...). */
+int msp_process_thread_state(struct msp_process *process, pid_t tid);
+
+/* Registers from a register set of ptrace or a core file (NT_PRSTATUS). MSP_E_UNSUPPORTED: its size, arch. */
+int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp_registers *out);
+
 /*
  * Stops. A stopped thread stays stopped until msp_thread_resume(), and is let
  * go if moonspy dies. Uses PTRACE_SEIZE + PTRACE_INTERRUPT; signals that
- * arrive meanwhile are kept and delivered.
+ * arrive meanwhile are kept and delivered. All calls for one process must come
+ * from the same thread. Errors: MSP_E_GONE, MSP_E_PERMISSION (not allowed, or
+ * somebody else traces it: msp_process_tracer()), MSP_E_BUSY (uninterruptible
+ * sleep; such a thread is let go as soon as it wakes, at the next of these calls).
  */
 int msp_thread_stop(struct msp_process *process, pid_t tid);
 int msp_thread_registers(struct msp_process *process, pid_t tid, struct msp_registers *out);
 int msp_thread_resume(struct msp_process *process, pid_t tid);
-/* All threads, also those born meanwhile; returns how many were stopped. */
+/* All threads, also those born meanwhile; returns how many were stopped. For the rest see above. */
 int msp_process_stop(struct msp_process *process);
 void msp_process_resume(struct msp_process *process);
 
-/* Pids of processes whose comm or executable's base name is name; *out is malloc'ed. Returns the count. */
+/*
+ * Pids of processes whose comm or executable's base name is name (NULL: all but
+ * kernel threads), never our own; ascending; *out is malloc'ed. Returns the count.
+ */
 int msp_process_find(const char *name, pid_t **out);
 /* Direct and indirect children of pid, ascending; *out is malloc'ed. Returns the count. */
 int msp_process_children(pid_t pid, pid_t **out);

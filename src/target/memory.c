@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of a live process. */
+#include "target/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+
+/*
+ * /proc/PID/mem comes first: an open one belongs to the address space it was
+ * opened for, so a pid that is used again is never read by mistake, and a
+ * small read costs half of process_vm_readv().
+ */
+static int read_mem(struct msp_process *process, uint64_t addr, char *buf, size_t size)
+{
+	ssize_t n;
+
+	while (size) {
+		n = pread(process->mem, buf, size, addr);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EIO ? MSP_E_FAULT : msp_target_error(errno);
+		if (n == 0)
+			return MSP_E_GONE;
+		buf += n;
+		addr += n;
+		size -= n;
+	}
+	return 0;
+}
+
+static int read_vm(struct msp_process *process, uint64_t addr, char *buf, size_t size)
+{
+	struct iovec local, remote;
+	ssize_t n;
+
+	while (size) {
+		local = (struct iovec){.iov_base = buf, .iov_len = size};
+		remote = (struct iovec){.iov_base = (void *)(uintptr_t)addr, .iov_len = size};
+		n = process_vm_readv(process->pid, &local, 1, &remote, 1, 0);
+		if (n < 0)
+			return msp_target_error(errno);
+		if (n == 0)
+			return MSP_E_FAULT;
+		buf += n;
+		addr += n;
+		size -= n;
+	}
+	/* It went by number: the answer counts only if that still is our process. */
+	return msp_process_alive(process) ? 0 : MSP_E_GONE;
+}
+
+static int open_mem(struct msp_process *process)
+{
+	process->mem = openat(process->dir, "mem", O_RDONLY | O_CLOEXEC);
+	return process->mem < 0 ? msp_target_error(errno) : 0;
+}
+
+/* An address space ends with the process or with its next exec; then the new one is opened. */
+static int reopen_mem(struct msp_process *process)
+{
+	if (!msp_process_alive(process))
+		return MSP_E_GONE;
+	close(process->mem);
+	return open_mem(process);
+}
+
+static int read_process(void *ctx, uint64_t addr, void *buf, size_t size)
+{
+	struct msp_process *process = ctx;
+	int r;
+
+	if (!size)
+		return 0;
+	if (addr + size < addr)
+		return MSP_E_FAULT;
+	if (process->mem < 0 && open_mem(process) < 0) {
+		r = read_vm(process, addr, buf, size);
+		return r == MSP_E_UNSUPPORTED ? MSP_E_PERMISSION : r;
+	}
+	r = read_mem(process, addr, buf, size);
+	if (r != MSP_E_GONE || reopen_mem(process) < 0)
+		return r;
+	return read_mem(process, addr, buf, size);
+}
+
+void msp_memory_init(struct msp_process *process)
+{
+	process->memory = (struct msp_memory){.read = read_process, .ctx = process};
+}
+
+const struct msp_memory *msp_process_memory(struct msp_process *process)
+{
+	return &process->memory;
+}

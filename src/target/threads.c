@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads of a process: ids, names, states. */
+#include "target/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "moonspy/moonspy.h"
+
+int msp_process_threads(struct msp_process *process, pid_t **out)
+{
+	int n = msp_list_pids(process->dir, "task", out);
+
+	if (n == 0) {
+		free(*out);
+		*out = NULL;
+		return MSP_E_GONE;
+	}
+	return n;
+}
+
+int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16])
+{
+	char path[48], *text;
+	size_t size;
+	int r;
+
+	snprintf(path, sizeof(path), "task/%d/comm", (int)tid);
+	r = msp_read_file(process->dir, path, &text, &size);
+	if (r < 0)
+		return r;
+	if (size && text[size - 1] == '\n')
+		text[--size] = 0;
+	snprintf(buf, 16, "%s", text);
+	free(text);
+	return 0;
+}
+
+int msp_process_thread_state(struct msp_process *process, pid_t tid)
+{
+	struct msp_stat stat;
+	char path[48];
+	int r;
+
+	snprintf(path, sizeof(path), "task/%d/stat", (int)tid);
+	r = msp_read_stat(process->dir, path, &stat);
+	return r < 0 ? r : stat.state;
+}
