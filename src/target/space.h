@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Address spaces: which image is mapped where in a process, and what the
+ * walker has to know of it. Images are shared by all processes that map the
+ * same file. Both the kernel host and the live host are fed from here.
+ */
+#ifndef MSP_TARGET_SPACE_H
+#define MSP_TARGET_SPACE_H
+
+#include "elf/elf.h"
+#include "luajit/luajit.h"
+#include "target/target.h"
+
+/* ---- Images: one registry a run. Not thread-safe. ---- */
+
+struct msp_images;
+
+#define MSP_LAYOUT_NONE UINT32_MAX
+
+/* An image in the registry. Lives as long as the registry; its address never changes. */
+struct msp_image_entry {
+	uint32_t index;           /* counts up from 1; never reused */
+	struct msp_image *image;
+	const struct msp_unwind_table *table; /* with the VM rows of build laid over; NULL: none could be made */
+	struct msp_lj_build *build;           /* NULL: no LuaJIT in it */
+	int build_error;                      /* of msp_lj_build_find(); MSP_E_NOT_PROVED: build is incomplete */
+	uint32_t layout;                      /* index of build's layout, counts up from 0, or MSP_LAYOUT_NONE */
+};
+
+struct msp_images_options {
+	const char *cache_dir; /* of compiled unwind tables; NULL = none */
+	unsigned int threads;  /* that load several images at once; 0 = as many as there are CPUs, at most 8 */
+	bool no_luajit;        /* natively only: looks for no LuaJIT */
+};
+
+int msp_images_new(const struct msp_images_options *opts, struct msp_images **out);
+void msp_images_free(struct msp_images *images);
+
+/* By index; NULL if there is none. Indices are 1..msp_images_count(). */
+const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index);
+uint32_t msp_images_count(const struct msp_images *images);
+/* The image whose build has that layout index. Layout indices are 0..msp_images_layouts() - 1. */
+const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout);
+uint32_t msp_images_layouts(const struct msp_images *images);
+
+/* ---- The address space of one process. ---- */
+
+struct msp_space;
+
+/* Does not own process, which must live longer. Empty until the first refresh. */
+int msp_space_new(struct msp_images *images, struct msp_process *process, struct msp_space **out);
+void msp_space_free(struct msp_space *space);
+
+/*
+ * Reads the mappings and loads images that are new. Returns 1 if anything
+ * executable changed since the last call, else 0. A file that cannot be opened
+ * or is no ELF file leaves its mapping without an image: MSP_MAP_FILE unset.
+ */
+int msp_space_refresh(struct msp_space *space);
+
+/*
+ * The executable mappings, sorted, not overlapping; valid until the next
+ * refresh. Files and vdso: flags has MSP_MAP_FILE, image is the entry's index,
+ * pc - base is the image-relative address. Anonymous executable memory, such
+ * as JIT code: image 0.
+ */
+const struct msp_mapping *msp_space_mappings(const struct msp_space *space, size_t *count);
+/* The one around pc; NULL if there is none. */
+const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t pc);
+/* Name of a mapping as /proc/PID/maps has it, "" for anonymous memory; valid until the next refresh. */
+const char *msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping);
+/* Address of the image-relative address 0; false if the image is not mapped. */
+bool msp_space_image_base(const struct msp_space *space, uint32_t image, uint64_t *base);
+
+/* All mappings of the last refresh. */
+const struct msp_maps *msp_space_maps(const struct msp_space *space);
+struct msp_images *msp_space_images(const struct msp_space *space);
+struct msp_process *msp_space_process(const struct msp_space *space);
+
+/* ---- The VMs in it. ---- */
+
+struct msp_vm {
+	uint64_t g;          /* address of the global_State */
+	uint32_t image;      /* whose build it runs */
+	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
+	uint64_t image_base;
+	struct msp_lj_proof proof;
+	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
+};
+
+/*
+ * Looks through writable anonymous memory for global states of the builds in
+ * this space, and proves each. Reads only pages that are there, so it never
+ * makes the target bigger. Earlier findings that still hold keep their names.
+ * Returns how many VMs there are, proved or not.
+ */
+int msp_space_find_vms(struct msp_space *space);
+const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count);
+/* The VM of a global state the walker met, proved and added if it is new; NULL if it is none. */
+const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, uint64_t g);
+struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm);
+
+#endif
