@@ -11,7 +11,8 @@ struct msp_format {
 	const char *name;      /* "folded" */
 	const char *endings[4]; /* ".folded", NULL-terminated */
 	bool raw;              /* takes the whole profile (msp); others get a view */
-	/* Writes to out. 0, or MSP_E_IO (errno tells). Does not close out. */
+	bool exact;            /* its view keeps lines, threads, addresses and traces, asked for or not */
+	/* Writes to out and flushes. 0, MSP_E_IO (errno tells) or MSP_E_NOMEM. Does not close out. */
 	int (*write)(const struct msp_profile *profile, FILE *out);
 };
 
@@ -21,7 +22,12 @@ const struct msp_format *msp_format_by_file(const char *path);
 /* i-th format, NULL after the last. */
 const struct msp_format *msp_format_at(size_t i);
 
-/* A frame as interface.md, "How a frame is written", says: unescaped text into buf, always NUL-terminated. */
+/* Writes the view asked for, or more of it where the format takes more (raw, exact). */
+int msp_format_write(const struct msp_format *format, const struct msp_profile *profile,
+		     const struct msp_view *asked, FILE *out);
+
+/* A frame as interface.md, "How a frame is written", says: unescaped text into buf, always NUL-terminated.
+ * Returns its whole length, like snprintf. With lines, the current line where the frame has one. */
 size_t msp_frame_text(const struct msp_frame *frame, bool lines, char *buf, size_t size);
 
 /* msp files back into a profile; MSP_E_FORMAT with the reason in error[]. Hostile input. */

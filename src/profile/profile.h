@@ -11,6 +11,9 @@
 
 struct msp_profile;
 
+/* Frames of one stack; msp_profile_add says MSP_E_LIMIT above it. */
+#define MSP_PROFILE_MAX_STACK 4096
+
 /* How good the recording was; all counters are of samples. */
 #define MSP_PROFILE_MAX_REASONS 32
 struct msp_quality {
@@ -36,28 +39,43 @@ int msp_profile_add(struct msp_profile *profile, int32_t pid, int32_t tid, const
 int msp_profile_set_name(struct msp_profile *profile, int32_t pid, int32_t tid, const char *name);
 const char *msp_profile_name(const struct msp_profile *profile, int32_t pid, int32_t tid); /* NULL unknown */
 struct msp_quality *msp_profile_quality(struct msp_profile *profile);
+const struct msp_quality *msp_profile_quality_of(const struct msp_profile *profile);
+/* Counts an error; keeps errors[] sorted. Reasons that find no place are counted as "other". */
+void msp_quality_error(struct msp_quality *quality, const char *reason, uint64_t count);
 /* Key/value of the recording ("version", "command", "event", "start" as RFC 3339, ...). */
 int msp_profile_set_meta(struct msp_profile *profile, const char *key, const char *value);
 const char *msp_profile_meta(const struct msp_profile *profile, const char *key);
 
 size_t msp_profile_frame_count(const struct msp_profile *profile);
+/* NULL: no such frame. The frame stays where it is until the next msp_profile_frame. */
 const struct msp_frame *msp_profile_frame_at(const struct msp_profile *profile, uint32_t id);
 
-/* Calls fn for each distinct (pid, tid, stack), in a fixed order (by pid, tid, then stack root first). */
+/*
+ * Calls fn for each distinct (pid, tid, stack), in a fixed order (by pid, tid, then stack root first,
+ * frames by what they say, not by id). What fn returns other than 0 ends the walk and is returned.
+ */
 typedef int (*msp_profile_stack_fn)(void *ctx, int32_t pid, int32_t tid, const uint32_t *ids, size_t n,
 				    uint64_t count);
 int msp_profile_each(const struct msp_profile *profile, msp_profile_stack_fn fn, void *ctx);
 
-/* A copy with only what the view asks for; stacks that become equal are merged. */
+/*
+ * A copy with only what the view asks for; stacks that become equal are merged. A stack of which no
+ * frame is left is left out; quality stays that of the whole recording. Error frames always stay.
+ * C functions called from Lua count as Lua and as native frames; lua_only with native_only is both.
+ */
 struct msp_view {
 	bool lines;     /* keep current lines; else frames of one function are one */
 	bool lua_only, native_only;
 	bool no_kernel;
 	bool vm_frames; /* show the interpreter's own frames */
 	bool certain;   /* leave estimates out */
-	bool threads;   /* keep threads apart; else merge a process's threads */
+	bool threads;   /* keep threads apart; else merge a process's threads (tid is then 0) */
+	bool exact;     /* keep what no frame text shows: trace numbers, addresses of named functions */
 };
 int msp_profile_view(const struct msp_profile *profile, const struct msp_view *view,
 		     struct msp_profile **out);
+
+/* Adds all of another profile; metadata that both have stays as it was. */
+int msp_profile_merge(struct msp_profile *profile, const struct msp_profile *other);
 
 #endif

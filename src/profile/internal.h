@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of a profile, for src/profile/ only.
+ *
+ * Stacks are a tree: a node is (parent node, frame), node 0 is the empty stack, and a parent's
+ * number is always below its children's. A counter is (thread, node): that thread was seen count
+ * times with the stack that ends in that node. All four arrays are found through hash tables.
+ */
+#ifndef MSP_PROFILE_INTERNAL_H
+#define MSP_PROFILE_INTERNAL_H
+
+#include "profile/profile.h"
+#include "profile/table.h"
+#include "profile/tree.h"
+
+struct msp_chunk;
+
+struct msp_strings {
+	struct msp_chunk *chunks; /* newest first; strings never move */
+	const char **list;
+	uint32_t n, room;
+	struct msp_table table;
+};
+
+struct msp_node {
+	uint32_t parent, frame;
+};
+
+struct msp_thread {
+	int32_t pid, tid;
+	const char *name; /* NULL unknown */
+};
+
+struct msp_meta {
+	const char *key, *value;
+};
+
+struct msp_profile {
+	uint64_t seed;
+	struct msp_strings strings;
+	struct msp_frame *frames;
+	uint32_t n_frames, frames_room;
+	struct msp_table frame_table;
+	struct msp_node *nodes;
+	uint16_t *depths; /* of nodes */
+	uint32_t n_nodes, nodes_room, depths_room;
+	struct msp_table node_table;
+	struct msp_thread *threads;
+	uint32_t n_threads, threads_room;
+	struct msp_table thread_table;
+	struct msp_count *counts;
+	uint32_t n_counts, counts_room;
+	struct msp_table count_table;
+	struct msp_meta *meta;
+	uint32_t n_meta, meta_room;
+	struct msp_quality quality;
+	/* The stack added last: the next one mostly begins the same way. */
+	uint32_t *last_ids, *last_nodes;
+	uint32_t n_last, last_room, last_nodes_room;
+};
+
+/* The profile's copy of text, NULL for NULL. Negative: error code. */
+int msp_intern(struct msp_strings *strings, uint64_t seed, const char *text, const char **out);
+void msp_strings_free(struct msp_strings *strings);
+
+/* Room for one more element in an array; doubles it. */
+int msp_grow(void *array, uint32_t n, uint32_t *room, size_t size);
+
+/* Number of (pid, tid), added where new. Negative: error code. */
+int64_t msp_profile_thread(struct msp_profile *profile, int32_t pid, int32_t tid);
+
+#endif
