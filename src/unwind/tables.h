@@ -40,6 +40,9 @@ enum msp_cfa_kind {
 	MSP_CFA_SIGNAL,      /* signal frame: all registers are in the kernel's ucontext at sp */
 	MSP_CFA_END,         /* return address undefined: the thread's outermost frame */
 	MSP_CFA_UNSUPPORTED, /* there is a rule, but not one that a row can express */
+	MSP_CFA_DEREF_ADD8,  /* CFA = *(reg + off) + 8: hand-written code that keeps its old sp */
+	MSP_CFA_DEREF_FRAME, /* CFA = *(reg + off); slots but RA are saved at reg + saved[slot] */
+	MSP_CFA_RA_REG,      /* CFA = reg + off; the return address is in register saved[MSP_SLOT_RA] */
 };
 
 /* Bits of msp_rule.flags. */
@@ -93,7 +96,9 @@ struct msp_lj_layout {
 	uint8_t bc_funcf; /* first function header opcode, BC_FUNCF (lj_bc.h) */
 	uint8_t bc_funccw; /* last opcode, and pseudo-headers of fast functions are above it */
 	uint8_t dualnum;
-	uint8_t unused0;
+	uint8_t vmstate_gc;  /* ~vmstate while the collector runs; EXIT, RECORD, OPT, ASM follow it */
+	uint8_t reg_is_g;    /* reg_dispatch holds g itself (arm64), not the dispatch table */
+	uint8_t unused0[3];
 
 	/* VM block, image-relative. */
 	uint32_t vm_start, vm_end;
@@ -103,7 +108,7 @@ struct msp_lj_layout {
 	int32_t cf_L, cf_PC, cf_prev;
 
 	/* GG_State. */
-	int32_t dispatch_to_g; /* g = dispatch register - this (GG_G2DISP) */
+	int32_t dispatch_to_g; /* the dispatch table is at g + this (GG_G2DISP) */
 	int32_t g_to_J;        /* GG_G2J; valid if jit */
 	int32_t g_mainthref, g_cur_L, g_jit_base, g_vmstate, g_strempty, g_gcroot_unused;
 
@@ -133,6 +138,9 @@ struct msp_lj_layout {
 };
 
 #define MSP_LJ_LAYOUT_ABI 1
+
+/* Different LuaJIT builds in one process. */
+#define MSP_MAX_BUILDS 4
 
 /* Type codes that have not changed in any LuaJIT 2.x (lj_obj.h: ~LJ_T*). */
 #define MSP_GCT_STR 4

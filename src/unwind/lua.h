@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * LuaJIT steps: from a VM C frame or a trace into the Lua stack, along it, and
+ * back to the C stack. LuaJIT's lj_frame.h describes both; every word that
+ * comes from the target is checked before it is followed.
+ *
+ *   C stack                         Lua stack of L
+ *   ...                             [func|link] slots   <- base, innermost
+ *   VM C frame, SAVE_L = L   --->   [func|link] slots
+ *   C caller (lua_call, ...)  <---  link of type C: here the C stack goes on
+ */
+#ifndef MSP_UNWIND_LUA_H
+#define MSP_UNWIND_LUA_H
+
+#include "unwind/ident.h"
+
+/* Frame link types: low three bits (lj_frame.h). */
+#define MSP_FT_LUA 0
+#define MSP_FT_C 1
+#define MSP_FT_CONT 2
+#define MSP_FT_VARG 3
+#define MSP_FT_CPCALL 5
+
+#define MSP_CONT_FFI_CALLBACK 1
+
+#define MSP_TAG_FUNC (-9)  /* ~LJ_TFUNC = ~8 as the upper 17 bits of a GC64 TValue */
+#define MSP_TAG_THREAD (-7)
+#define MSP_GCV_MASK ((1ull << 47) - 1)
+
+#define MSP_OBJ_READ 96 /* covers lua_State and GCfunc of every build */
+#define MSP_MAX_PROTO 124
+
+/* The object in w->buf, at offsets that come from a layout. */
+static MSP_INLINE uint64_t obj_u64(const struct msp_walk *w, int32_t ofs)
+{
+	return *(const uint64_t *)(w->buf + ((uint32_t)ofs & 0xfc));
+}
+
+static MSP_INLINE uint32_t obj_u32(const struct msp_walk *w, int32_t ofs)
+{
+	return *(const uint32_t *)(w->buf + ((uint32_t)ofs & 0xfc));
+}
+
+static MSP_INLINE uint8_t obj_u8(const struct msp_walk *w, int32_t ofs)
+{
+	return w->buf[(uint32_t)ofs & 0xff];
+}
+
+/* An object reference (GCRef, MRef): 8 bytes with GC64, else 4. */
+static MSP_INLINE uint64_t obj_ref(const struct msp_walk *w, const struct msp_lj_layout *y, int32_t ofs)
+{
+	return y->gc64 ? obj_u64(w, ofs) : obj_u32(w, ofs);
+}
+
+static MSP_INLINE int read_ref(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t addr,
+	uint64_t *value)
+{
+	uint32_t v32 = 0;
+
+	if (y->gc64)
+		return host_read(w, value, 8, addr);
+	if (host_read(w, &v32, 4, addr))
+		return -1;
+	*value = v32;
+	return 0;
+}
+
+/* Slots that a frame's function and link take below its base. */
+static MSP_INLINE uint32_t frame_head(const struct msp_lj_layout *y)
+{
+	return y->fr2 ? 16 : 8;
+}
+
+/* g, of the VM whose block is at w->vm_base, is what it seems to be. */
+static MSP_INLINE int lua_prove_g(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t g)
+{
+	uint64_t main_l = 0, back = 0, entry = 0;
+
+	if (g && g == w->proved_g)
+		return MSP_ERR_NONE;
+	if (!g || (g & 7) || read_ref(w, y, g + y->g_mainthref, &main_l) || !main_l ||
+		read_ref(w, y, main_l + y->L_glref, &back) || back != g)
+		return MSP_ERR_LUA_BAD_G;
+	if (host_read(w, &entry, 8, g + (int64_t)y->dispatch_to_g) ||
+		entry - w->vm_base - y->vm_start >= y->vm_end - y->vm_start)
+		return MSP_ERR_LUA_BAD_G;
+	w->g = w->proved_g = g;
+	return MSP_ERR_NONE;
+}
+
+/* Loads the coroutine at l, and proves it and its VM. */
+static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t l)
+{
+	int err;
+
+	if (!l || (l & 7) || host_read(w, w->buf, MSP_OBJ_READ, l) ||
+		obj_u8(w, y->gc_gct) != MSP_GCT_THREAD)
+		return MSP_ERR_LUA_BAD_L;
+	w->l = l;
+	w->l_base = obj_u64(w, y->L_base); /* a plain pointer in every build */
+	w->l_stack = obj_ref(w, y, y->L_stack);
+	w->l_end = w->l_stack + (uint64_t)obj_u32(w, y->L_stacksize) * 8;
+	w->l_cframe = obj_u64(w, y->L_cframe) & ~3ull;
+	err = lua_prove_g(w, y, obj_ref(w, y, y->L_glref));
+	if (err)
+		return err;
+	if (!w->l_stack || (w->l_stack & 7) || w->l_end - w->l_stack > 1ull << 32)
+		return MSP_ERR_LUA_BAD_L;
+	return MSP_ERR_NONE;
+}
+
+/* Remembers the VM's state where a VM is met first; a frame for it if the VM is busy with itself. */
+static MSP_INLINE int lua_note_state(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	struct msp_raw_frame *f;
+	int32_t vmstate = 0, busy;
+
+	if (w->has_vm)
+		return 0;
+	if (host_read(w, &vmstate, 4, w->g + y->g_vmstate))
+		return 0;
+	w->has_vm = 1;
+	w->vmstate = vmstate;
+	switch (~vmstate - y->vmstate_gc) {
+	case 0:
+		busy = MSP_STATE_GC;
+		break;
+	case 1:
+		busy = MSP_STATE_EXIT;
+		break;
+	case 2: case 3: case 4:
+		busy = MSP_STATE_JIT;
+		break;
+	default:
+		return 0;
+	}
+	/* The VM is busy with itself only in its C code: in the VM block the state is stale. */
+	if (w->exact)
+		return 0;
+	f = emit_frame(w, MSP_RAW_STATE);
+	if (!f)
+		return MSP_ERR_TRUNCATED;
+	f->pos = busy;
+	f->addr = w->g;
+	f->image = w->layout;
+	return 0;
+}
+
+/* Reads the function and the link of the frame at base into w->fn*. 0: a function, 1: a dummy. */
+static MSP_INLINE int lua_read_frame(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
+{
+	uint64_t word[2];
+
+	if ((base & 7) || base < w->l_stack + frame_head(y) || base > w->l_end)
+		return -MSP_ERR_LUA_BAD_BASE;
+	if (host_read(w, word, 16, base - 16))
+		return -MSP_ERR_LUA_READ;
+	if (y->fr2) {
+		w->fn = word[0] & MSP_GCV_MASK;
+		w->fn_link = word[1];
+		if ((int64_t)word[0] >> 47 == MSP_TAG_THREAD)
+			return 1;
+		if ((int64_t)word[0] >> 47 != MSP_TAG_FUNC)
+			return -MSP_ERR_LUA_BAD_BASE;
+	} else {
+		w->fn = (uint32_t)word[1];
+		w->fn_link = word[1] >> 32;
+	}
+	if (!w->fn || (w->fn & 7) || host_read(w, w->buf, MSP_OBJ_READ / 2, w->fn))
+		return -MSP_ERR_LUA_BAD_BASE;
+	if (!y->fr2 && obj_u8(w, y->gc_gct) == MSP_GCT_THREAD)
+		return 1;
+	if (obj_u8(w, y->gc_gct) != MSP_GCT_FUNC)
+		return -MSP_ERR_LUA_BAD_BASE;
+	w->fn_ffid = obj_u8(w, y->fn_ffid);
+	w->fn_pc = obj_ref(w, y, y->fn_pc);
+	w->fn_cfunc = obj_u64(w, y->fn_cfunc);
+	return 0;
+}
+
+/* Reads the prototype of the Lua function at w->fn_pc into w->proto. */
+static MSP_INLINE int lua_read_proto(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	if (host_read(w, w->proto, MSP_MAX_PROTO, w->fn_pc - y->pt_size) ||
+		w->proto[y->gc_gct & 127] != MSP_GCT_PROTO)
+		return -1;
+	w->fn_sizebc = msp_hdr_u32(w->proto, y->pt_sizebc);
+	return 0;
+}
+
+/* Is pc, which points behind the current instruction, within the function's bytecode? */
+static MSP_INLINE int lua_pc_inside(const struct msp_walk *w, uint64_t pc)
+{
+	uint64_t ofs = pc - w->fn_pc;
+
+	return !(ofs & 3) && ofs && ofs <= (uint64_t)w->fn_sizebc * 4;
+}
+
+/*
+ * Is w->cand_base the innermost frame, given the PC register's value
+ * w->cand_pc? Then sets lua_base and lua_pc and returns 0. A Lua function
+ * proves itself by a PC within its own bytecode, or by a link equal to the PC:
+ * it has just been called and PC is not loaded yet. A fast function has PC at
+ * its header instruction, or the link in it.
+ */
+MSP_SUB(lua_try_base)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	int got;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	got = lua_read_frame(w, y, w->cand_base);
+	if (got)
+		return got == 1 ? MSP_ERR_LUA_BAD_BASE : -got;
+	if (w->fn_ffid) {
+		if (w->cand_pc != w->fn_link && w->cand_pc != w->fn_pc + 4)
+			return MSP_ERR_LUA_BAD_BASE;
+		w->lua_pc = 0;
+	} else if (lua_read_proto(w, y)) {
+		return MSP_ERR_LUA_BAD_BASE;
+	} else if (lua_pc_inside(w, w->cand_pc)) {
+		w->lua_pc = w->cand_pc;
+	} else if (w->fn_link == w->cand_pc && w->cand_pc) {
+		w->lua_pc = w->fn_pc + 4;
+	} else {
+		return MSP_ERR_LUA_BAD_BASE;
+	}
+	w->lua_base = w->cand_base;
+	return 0;
+}
+
+/* The A operand of the instruction before pc; -1 if unreadable. */
+static MSP_INLINE int lua_call_a(struct msp_walk *w, uint64_t pc)
+{
+	uint32_t ins = 0;
+
+	if (!pc || (pc & 3) || host_read(w, &ins, 4, pc - 4))
+		return -1;
+	return ins >> 8 & 0xff;
+}
+
+/* The base that a coroutine's outer part starts from, if an inner part was walked already. */
+static MSP_INLINE uint64_t lua_take_suspended(struct msp_walk *w)
+{
+	uint64_t base = 0;
+
+	for (uint32_t i = 0; i < MSP_MAX_SUSPENDED; i++) {
+		if (i >= w->suspended_count || w->suspended[i].l != w->l)
+			continue;
+		base = w->suspended[i].base;
+		w->suspended[i].l = 0;
+	}
+	return base;
+}
+
+static MSP_INLINE int lua_suspend(struct msp_walk *w, uint64_t base)
+{
+	uint32_t i;
+
+	for (i = 0; i < MSP_MAX_SUSPENDED; i++)
+		if (i >= w->suspended_count || !w->suspended[i].l)
+			break;
+	if (i >= MSP_MAX_SUSPENDED)
+		return MSP_ERR_LUA_DEPTH;
+	w->suspended[i & (MSP_MAX_SUSPENDED - 1)].l = w->l;
+	w->suspended[i & (MSP_MAX_SUSPENDED - 1)].base = base;
+	if (i >= w->suspended_count)
+		w->suspended_count = i + 1;
+	return 0;
+}
+
+/* The frame's own PC when C code runs above it: what the VM kept in its register, else in SAVE_PC. */
+static MSP_INLINE void lua_outer_pc(struct msp_walk *w)
+{
+	w->lua_pc = 0;
+	if (w->fn_ffid)
+		return;
+	if (w->jit_base)
+		w->lua_pc = w->trace_startpc && lua_pc_inside(w, w->trace_startpc + 4) ? w->trace_startpc + 4 : 0;
+	else if (lua_pc_inside(w, w->reg_pc))
+		w->lua_pc = w->reg_pc;
+	else if (lua_pc_inside(w, w->save_pc))
+		w->lua_pc = w->save_pc;
+}
+
+/* Starts at a base that is certain (C code runs above it); its PC may be unknown. */
+MSP_SUB(lua_known_base)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	int got;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	w->lua_base = w->cand_base;
+	w->lua_pc = 0;
+	got = lua_read_frame(w, y, w->cand_base);
+	if (got < 0)
+		return -got;
+	if (got == 1)
+		return 0;
+	if (!w->fn_ffid && lua_read_proto(w, y))
+		return MSP_ERR_LUA_BAD_BASE;
+	lua_outer_pc(w);
+	return 0;
+}
+
+/*
+ * The innermost frame while the interpreter itself runs. The BASE register is
+ * right nearly everywhere. Around calls and returns it is already, or still,
+ * the callee's while PC is the caller's: then the caller's base is where the
+ * call instruction's A operand says. L->base is right after a helper in C.
+ */
+MSP_SUB(lua_leaf_base)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t base;
+	int a;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	w->cand_pc = w->reg_pc;
+	if (reg_known(w, y->reg_base)) {
+		base = reg_get(w, y->reg_base);
+		if (!y->gc64)
+			base = (uint32_t)base;
+		w->cand_base = base;
+		if (!MSP_CALL(w, lua_try_base))
+			return 0;
+		a = lua_call_a(w, w->reg_pc);
+		w->cand_base = base - frame_head(y) - 8 * a;
+		if (a >= 0 && !MSP_CALL(w, lua_try_base))
+			return 0;
+	}
+	w->cand_base = w->l_base;
+	if (!MSP_CALL(w, lua_try_base))
+		return 0;
+	w->cand_pc = w->save_pc;
+	return MSP_CALL(w, lua_try_base);
+}
+
+/* From a VM C frame to the innermost Lua frame on it. */
+static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t suspended = lua_take_suspended(w);
+
+	if (w->jit_base) {
+		w->cand_base = w->jit_base;
+		w->lua_flags |= MSP_LUA_JIT;
+		return MSP_CALL(w, lua_known_base);
+	}
+	if (suspended) {
+		w->cand_base = suspended;
+		return MSP_CALL(w, lua_known_base);
+	}
+	if (w->exact || reg_known(w, y->reg_base))
+		return MSP_CALL(w, lua_leaf_base);
+	w->cand_base = w->l_base;
+	return MSP_CALL(w, lua_known_base);
+}
+
+/* w->pc is in the interpreter, w->rule is the rule there: go over to the Lua stack. */
+MSP_SUB(lua_enter_vm)
+{
+	const struct msp_lj_layout *y;
+	uint64_t cf, l = 0;
+	int err;
+
+	if (!w->jit_base && emit_native(w))
+		return MSP_STEP_DONE;
+	w->layout = w->image_layout;
+	y = host_layout(w, w->layout);
+	if (!y)
+		return walk_error(w, MSP_ERR_LUA_NO_VM);
+	w->vm_base = w->map.base;
+	err = native_cfa(w);
+	if (err)
+		return walk_error(w, err);
+	cf = w->cfa - y->cframe_size;
+	w->reg_pc = reg_known(w, y->reg_pc) ? reg_get(w, y->reg_pc) : 0;
+	if (!y->gc64)
+		w->reg_pc = (uint32_t)w->reg_pc;
+	if (read_ref(w, y, cf + y->cf_L, &l) || read_ref(w, y, cf + y->cf_PC, &w->save_pc))
+		return walk_error(w, MSP_ERR_STACK_READ);
+	err = lua_load_l(w, y, l);
+	if (!err)
+		err = lua_note_state(w, y);
+	if (!err)
+		err = lua_find_base(w, y);
+	if (err)
+		return walk_error(w, err);
+	w->mode = MSP_WALK_LUA;
+	return MSP_CALL(w, native_unwind); /* the registers of the VM frame's C caller */
+}
+
+/* Which trace is it? Its number, by range; else 0. */
+static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t traces = 0, t = 0, mcode = 0;
+	uint32_t size = 0, szmcode = 0;
+	int32_t number = 0;
+
+	w->trace = w->trace_ofs = 0;
+	w->trace_startpc = 0;
+	if (host_read(w, &number, 4, w->g + y->g_vmstate) || number <= 0)
+		return;
+	if (host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || (uint32_t)number >= size)
+		return;
+	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
+		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &t) || !t)
+		return;
+	if (host_read(w, &mcode, 8, t + y->T_mcode) || host_read(w, &szmcode, 4, t + y->T_szmcode))
+		return;
+	if (w->look - mcode >= szmcode)
+		return;
+	w->trace = number;
+	w->trace_ofs = w->look - mcode;
+	if (read_ref(w, y, t + y->T_startpc, &w->trace_startpc))
+		w->trace_startpc = 0;
+}
+
+/*
+ * The VM that compiled code belongs to, by its dispatch register: the first
+ * LuaJIT of the process for which it leads to a proved global_State. Sets
+ * w->layout, w->vm_base, w->g; w->cfa is the interpreter's first dispatch target.
+ */
+static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
+{
+	const struct msp_lj_layout *y;
+	uint64_t g;
+
+	for (int i = 0; i < MSP_MAX_BUILDS; i++) {
+		y = host_vm(w, i);
+		if (!y)
+			return NULL;
+		if (!reg_known(w, y->reg_dispatch))
+			continue;
+		g = reg_get(w, y->reg_dispatch);
+		if (!y->reg_is_g)
+			g -= (int64_t)y->dispatch_to_g;
+		if (!lua_prove_g(w, y, g) && !host_read(w, &w->cfa, 8, g + (int64_t)y->dispatch_to_g))
+			return y;
+	}
+	return NULL;
+}
+
+/*
+ * w->pc is in compiled code, or in the VM's code between it and the
+ * interpreter. L->cframe is the VM C frame that the trace was entered from:
+ * continue there, as if the interpreter had been interrupted.
+ */
+MSP_SUB(lua_enter_trace)
+{
+	const struct msp_lj_layout *y = lua_find_vm(w);
+	uint64_t l = 0, jit_base = 0, save_l = 0, entry, sp = w->reg[arch_sp(w) & 31];
+	int err;
+
+	if (!y)
+		return MSP_ERR_LUA_NO_VM;
+	entry = w->cfa;
+	if (read_ref(w, y, w->g + y->g_cur_L, &l) || read_ref(w, y, w->g + y->g_jit_base, &jit_base))
+		return MSP_ERR_LUA_READ;
+	err = lua_load_l(w, y, l);
+	if (err)
+		return err;
+	if (w->l_cframe < sp || w->l_cframe - sp > 1 << 16 ||
+		read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != l)
+		return MSP_ERR_LUA_CFRAME;
+	lua_find_trace(w, y);
+	err = lua_note_state(w, y);
+	if (err)
+		return err;
+	w->jit_base = jit_base ? jit_base : w->l_base;
+	w->reg[arch_sp(w) & 31] = w->l_cframe;
+	w->known |= 1u << arch_sp(w);
+	w->known &= ~(1u << (y->reg_pc & 31));
+	w->pc = entry;
+	w->exact = 1;
+	return MSP_STEP_MORE;
+}
+
+/* The frame at lua_base, whose function is in w->fn*. */
+static MSP_INLINE int lua_emit(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	struct msp_raw_frame *f;
+	uint8_t kind = w->fn_ffid == 0 ? MSP_RAW_LUA : w->fn_ffid == 1 ? MSP_RAW_CFUNC : MSP_RAW_FAST;
+
+	if (kind == MSP_RAW_LUA && lua_read_proto(w, y))
+		return walk_error(w, MSP_ERR_LUA_BAD_LINK);
+	f = emit_frame(w, kind);
+	if (!f)
+		return walk_error(w, MSP_ERR_TRUNCATED);
+	f->image = w->layout;
+	if (kind == MSP_RAW_LUA) {
+		f->addr = w->fn_pc - y->pt_size;
+		f->ident = msp_proto_ident(w->proto, y);
+		if (w->lua_pc && lua_pc_inside(w, w->lua_pc))
+			f->pos = (w->lua_pc - w->fn_pc) / 4 - 1;
+		else
+			f->flags |= MSP_RAWF_NOPC;
+	} else {
+		f->addr = kind == MSP_RAW_CFUNC ? w->fn_cfunc : w->fn;
+		f->pos = w->fn_ffid;
+	}
+	if (w->lua_flags & MSP_LUA_JIT) {
+		f->flags |= MSP_RAWF_JIT;
+		f->trace = w->trace;
+		f->tofs = w->trace_ofs;
+	}
+	return 0;
+}
+
+/* The Lua stack of this coroutine ends, or its outer part belongs to another C frame. */
+static MSP_INLINE int lua_leave(struct msp_walk *w, uint64_t outer_base)
+{
+	int err = outer_base ? lua_suspend(w, outer_base) : 0;
+
+	if (err)
+		return walk_error(w, err);
+	w->mode = MSP_WALK_NATIVE;
+	return MSP_STEP_MORE;
+}
+
+/* Sets lua_base and lua_pc to the caller's frame, by the link just read. */
+static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t link = w->fn_link, base = w->lua_base, prev = base - (link & ~7ull), cont = 0;
+	int a;
+
+	w->lua_pc = 0;
+	switch (link & 7) {
+	case MSP_FT_LUA:
+	case MSP_FT_LUA + 4:
+		a = lua_call_a(w, link);
+		if (a < 0)
+			return walk_error(w, MSP_ERR_LUA_BAD_LINK);
+		w->lua_base = base - frame_head(y) - 8 * a;
+		w->lua_pc = link;
+		return MSP_STEP_MORE;
+	case MSP_FT_C:
+	case MSP_FT_CPCALL:
+		return lua_leave(w, prev);
+	case MSP_FT_CONT:
+		if (y->fr2 ? host_read(w, &w->lua_pc, 8, base - 24) || host_read(w, &cont, 8, base - 32)
+			   : read_ref(w, y, base - 12, &w->lua_pc) || read_ref(w, y, base - 16, &cont))
+			return walk_error(w, MSP_ERR_LUA_READ);
+		if (cont == MSP_CONT_FFI_CALLBACK)
+			return lua_leave(w, prev);
+		break;
+	case MSP_FT_VARG:
+		w->lua_flags |= MSP_LUA_SKIP;
+		break;
+	}
+	w->lua_base = prev;
+	return MSP_STEP_MORE;
+}
+
+/* One frame on the Lua stack. */
+MSP_SUB(lua_step)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t base = w->lua_base;
+	int got, dummy;
+
+	if (!y)
+		return walk_error(w, MSP_ERR_INTERNAL);
+	if (base <= w->l_stack + frame_head(y)) /* the two lowest slots hold the coroutine itself */
+		return base >= w->l_stack ? lua_leave(w, 0) : walk_error(w, MSP_ERR_LUA_BAD_LINK);
+	got = lua_read_frame(w, y, base);
+	if (got < 0)
+		return walk_error(w, got == -MSP_ERR_LUA_READ ? MSP_ERR_LUA_READ : MSP_ERR_LUA_BAD_LINK);
+	dummy = got == 1 || (w->lua_flags & MSP_LUA_SKIP);
+	w->lua_flags &= ~MSP_LUA_SKIP;
+	if (!dummy) {
+		if (lua_emit(w, y))
+			return MSP_STEP_DONE;
+		w->lua_flags &= ~MSP_LUA_JIT;
+		w->jit_base = 0;
+	}
+	if (lua_follow(w, y))
+		return MSP_STEP_DONE;
+	if (w->mode == MSP_WALK_LUA && w->lua_base >= base)
+		return walk_error(w, MSP_ERR_LUA_BAD_LINK); /* links lead down, always */
+	return MSP_STEP_MORE;
+}
+
+#endif

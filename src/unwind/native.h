@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* One step over a native frame by its unwind rule (DWARF standard, section 6.4). */
+#ifndef MSP_UNWIND_NATIVE_H
+#define MSP_UNWIND_NATIVE_H
+
+/* Registers that a function keeps for its caller; the others are lost after one step. */
+#define MSP_X64_PRESERVED \
+	(1u << MSP_X64_RBX | 1u << MSP_X64_RBP | 1u << MSP_X64_RSP | 0xfu << MSP_X64_R12)
+#define MSP_ARM64_PRESERVED 0xfff80000u /* x19..x30, sp */
+
+static MSP_INLINE uint32_t arch_sp(const struct msp_walk *w)
+{
+	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_RSP : 31;
+}
+
+static MSP_INLINE uint32_t arch_fp(const struct msp_walk *w)
+{
+	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_RBP : 29;
+}
+
+static MSP_INLINE uint32_t arch_preserved(const struct msp_walk *w)
+{
+	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_PRESERVED : MSP_ARM64_PRESERVED;
+}
+
+/* DWARF number of the register in a slot other than MSP_SLOT_RA. */
+static MSP_INLINE uint32_t arch_slot_reg(const struct msp_walk *w, uint32_t slot)
+{
+	if (w->arch != MSP_ARCH_X86_64)
+		return 18 + slot;
+	return slot == 1 ? MSP_X64_RBX : slot == 2 ? MSP_X64_RBP : MSP_X64_R12 - 3 + slot;
+}
+
+static MSP_INLINE uint32_t arch_slot_count(const struct msp_walk *w)
+{
+	return w->arch == MSP_ARCH_X86_64 ? 7 : MSP_SLOT_COUNT;
+}
+
+static MSP_INLINE int reg_known(const struct msp_walk *w, uint32_t reg)
+{
+	return w->known >> (reg & 31) & 1;
+}
+
+static MSP_INLINE uint64_t reg_get(const struct msp_walk *w, uint32_t reg)
+{
+	return w->reg[reg & (MSP_REG_COUNT - 1)];
+}
+
+/* w->rule -> w->cfa. */
+static MSP_INLINE int native_cfa(struct msp_walk *w)
+{
+	uint64_t at;
+
+	if (!reg_known(w, w->rule.cfa_reg))
+		return MSP_ERR_LOST_REGISTER;
+	at = reg_get(w, w->rule.cfa_reg) + (int64_t)w->rule.cfa_off;
+	switch (w->rule.cfa_kind) {
+	case MSP_CFA_REG:
+		w->cfa = at;
+		return MSP_ERR_NONE;
+	case MSP_CFA_DEREF:
+		return host_read(w, &w->cfa, 8, at) ? MSP_ERR_STACK_READ : MSP_ERR_NONE;
+	case MSP_CFA_PLT:
+		w->cfa = reg_get(w, arch_sp(w)) + 8;
+		if ((w->pc & 15) >= (uint32_t)w->rule.cfa_off)
+			w->cfa += 8;
+		return MSP_ERR_NONE;
+	default:
+		return MSP_ERR_BAD_RULE;
+	}
+}
+
+/* One saved register at CFA + ofs. The words just below the CFA are in w->stack already. */
+static MSP_INLINE int native_load(struct msp_walk *w, int ofs, int have_stack, uint64_t *value)
+{
+	if (have_stack && ofs <= -8 && ofs >= -64) {
+		*value = *(uint64_t *)(w->stack + ((uint32_t)(ofs + 64) & 0x38));
+		return 0;
+	}
+	return host_read(w, value, 8, w->cfa + (int64_t)ofs);
+}
+
+/* All registers of the caller, from w->cfa and w->rule. */
+static MSP_INLINE int native_restore(struct msp_walk *w)
+{
+	uint32_t known = w->known & (arch_preserved(w) | w->keep), slot, reg;
+	int have_stack = host_read(w, w->stack, 64, w->cfa - 64) == 0, ofs;
+	uint64_t value = 0;
+
+	for (slot = 1; slot < MSP_SLOT_COUNT; slot++) {
+		if (slot >= arch_slot_count(w))
+			break;
+		ofs = w->rule.saved[slot];
+		if (ofs == MSP_SAVED_SAME)
+			continue;
+		reg = arch_slot_reg(w, slot) & 31;
+		known &= ~(1u << reg);
+		if (ofs == MSP_SAVED_UNDEFINED || native_load(w, ofs, have_stack, &value))
+			continue;
+		w->reg[reg] = value;
+		known |= 1u << reg;
+	}
+	ofs = w->rule.saved[MSP_SLOT_RA];
+	if (ofs == MSP_SAVED_UNDEFINED)
+		return MSP_ERR_LOST_REGISTER;
+	if (ofs == MSP_SAVED_SAME) {
+		if (w->arch == MSP_ARCH_X86_64 || !(known >> 30 & 1))
+			return MSP_ERR_LOST_REGISTER;
+		value = w->reg[30];
+	} else if (native_load(w, ofs, have_stack, &value)) {
+		return MSP_ERR_STACK_READ;
+	}
+	if (w->arch == MSP_ARCH_ARM64) {
+		value &= (1ull << 48) - 1; /* strips a pointer authentication code */
+		known &= ~(1u << 30);
+	}
+	w->pc = value;
+	reg = arch_sp(w);
+	w->reg[reg & 31] = w->cfa;
+	w->known = known | 1u << reg;
+	return MSP_ERR_NONE;
+}
+
+/* Offsets of the general registers in the kernel's signal frame, from sp in the return trampoline. */
+#define MSP_X64_UC_GREGS 40    /* struct ucontext.uc_mcontext, arch/x86 uapi */
+#define MSP_ARM64_UC_REGS 312  /* siginfo 128, then uc_mcontext.regs at 184 */
+
+static MSP_INLINE int native_signal_x64(struct msp_walk *w)
+{
+	uint64_t uc = w->reg[MSP_X64_RSP] + MSP_X64_UC_GREGS;
+	const uint64_t *g = (const uint64_t *)w->buf;
+
+	/* r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip */
+	if (host_read(w, w->buf, 17 * 8, uc))
+		return MSP_ERR_STACK_READ;
+	for (int i = 0; i < 8; i++)
+		w->reg[MSP_X64_R8 + i] = g[i];
+	w->reg[MSP_X64_RDI] = g[8];
+	w->reg[MSP_X64_RSI] = g[9];
+	w->reg[MSP_X64_RBP] = g[10];
+	w->reg[MSP_X64_RBX] = g[11];
+	w->reg[MSP_X64_RDX] = g[12];
+	w->reg[MSP_X64_RAX] = g[13];
+	w->reg[MSP_X64_RCX] = g[14];
+	w->reg[MSP_X64_RSP] = g[15];
+	w->pc = g[16];
+	w->known = 0xffff;
+	return MSP_ERR_NONE;
+}
+
+static MSP_INLINE int native_signal_arm64(struct msp_walk *w)
+{
+	uint64_t at = w->reg[31] + MSP_ARM64_UC_REGS;
+
+	for (int i = 0; i < 32; i++)
+		if (host_read(w, &w->reg[i], 8, at + 8 * i))
+			return MSP_ERR_STACK_READ;
+	if (host_read(w, &w->pc, 8, at + 8 * 32))
+		return MSP_ERR_STACK_READ;
+	w->known = 0xffffffffu;
+	return MSP_ERR_NONE;
+}
+
+static MSP_INLINE int native_signal(struct msp_walk *w)
+{
+	int err = w->arch == MSP_ARCH_X86_64 ? native_signal_x64(w) : native_signal_arm64(w);
+
+	if (err)
+		return walk_error(w, err);
+	w->exact = 1;
+	return MSP_STEP_MORE;
+}
+
+/*
+ * No rule: the frame pointer, if it checks out: aligned, above the stack
+ * pointer and near it, and the word above it is a return address into a known
+ * executable mapping.
+ */
+static MSP_INLINE int native_frame_pointer(struct msp_walk *w)
+{
+	uint32_t fp = arch_fp(w), sp = arch_sp(w);
+	uint64_t at = w->reg[fp & 31], pair[2];
+
+	if (reg_known(w, fp) && !at)
+		return MSP_STEP_DONE; /* psABI 3.4.1: a zero frame pointer marks the outermost frame */
+	if (!reg_known(w, fp) || (at & 7) || at < w->reg[sp & 31] || at - w->reg[sp & 31] > 1 << 20)
+		return walk_error(w, MSP_ERR_NO_RULE);
+	if (host_read(w, pair, 16, at) || (pair[0] && pair[0] <= at))
+		return walk_error(w, MSP_ERR_NO_RULE);
+	w->look = pair[1] - 1;
+	if (MSP_CALL(w, find_mapping))
+		return walk_error(w, MSP_ERR_NO_RULE);
+	w->reg[fp & 31] = pair[0];
+	w->reg[sp & 31] = at + 16;
+	w->pc = pair[1];
+	w->known = 1u << fp | 1u << sp; /* what the function did to the others is not known */
+	w->exact = 0;
+	return MSP_STEP_MORE;
+}
+
+/* Replaces the registers by the caller's. */
+MSP_SUB(native_unwind)
+{
+	uint64_t old_sp = w->reg[arch_sp(w) & 31];
+	int err;
+
+	switch (w->rule.cfa_kind) {
+	case MSP_CFA_END:
+		return MSP_STEP_DONE;
+	case MSP_CFA_SIGNAL:
+		return native_signal(w);
+	case MSP_CFA_NONE:
+		return native_frame_pointer(w);
+	case MSP_CFA_UNSUPPORTED:
+		return walk_error(w, MSP_ERR_BAD_RULE);
+	}
+	err = native_cfa(w);
+	if (!err && w->cfa < old_sp)
+		err = MSP_ERR_NO_PROGRESS;
+	if (!err)
+		err = native_restore(w);
+	if (err)
+		return walk_error(w, err);
+	if (!w->pc)
+		return MSP_STEP_DONE; /* the first frame of a thread has no caller */
+	if (w->cfa == old_sp && !w->exact)
+		return walk_error(w, MSP_ERR_NO_PROGRESS);
+	w->exact = 0;
+	return MSP_STEP_MORE;
+}
+
+#endif

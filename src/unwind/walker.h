@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The walker. Included once by each host, after the host has defined how it
+ * reads memory and finds tables:
+ *
+ *   int host_read(w, dst, size, addr)     copies all or fails; size is a constant
+ *   int host_find_mapping(w)              w->look -> w->map; 0 if found
+ *   int host_find_rule(w)                 w->map, w->look -> w->rule, w->image_layout;
+ *                                         MSP_ERR_NONE or why there is none
+ *   const struct msp_lj_layout *host_layout(w, index)   NULL if unknown
+ *   const struct msp_lj_layout *host_vm(w, i)           i-th LuaJIT of the process, sets w->layout
+ *                                                       and w->vm_base; NULL: no more
+ *   MSP_SUB(name) / MSP_CALL(w, name)     defines and calls a subprogram int name(w)
+ *
+ * A step handles one frame, native or Lua, and never loops over target data.
+ */
+#ifndef MSP_UNWIND_WALKER_H
+#define MSP_UNWIND_WALKER_H
+
+#include "unwind/emit.h"
+#include "unwind/native.h"
+#include "unwind/lua.h"
+
+/* Registers that VM helper routines leave alone although C functions may change them: BASE. */
+static MSP_INLINE uint32_t kept_by_helper(struct msp_walk *w)
+{
+	const struct msp_lj_layout *y = w->image_layout ? host_layout(w, w->image_layout) : NULL;
+	uint64_t ofs = w->look - w->map.base;
+
+	if (!y || ofs < y->vm_start || ofs >= y->vm_end)
+		return 0;
+	return 1u << (y->reg_base & 31);
+}
+
+/* Native code, interpreter, or compiled code? */
+MSP_SUB(step_native)
+{
+	int err;
+
+	w->look = w->exact ? w->pc : w->pc - 1;
+	if (MSP_CALL(w, find_mapping)) {
+		err = MSP_CALL(w, lua_enter_trace);
+		if (!err)
+			return MSP_STEP_MORE;
+		return walk_error(w, err == MSP_ERR_LUA_NO_VM ? MSP_ERR_NO_MAPPING : err);
+	}
+	err = MSP_CALL(w, find_rule);
+	if (err && err != MSP_ERR_NO_RULE)
+		return walk_error(w, err);
+	if (w->rule.flags & MSP_RULE_VM_EXIT) {
+		err = MSP_CALL(w, lua_enter_trace);
+		return err ? walk_error(w, err) : MSP_STEP_MORE;
+	}
+	if (w->rule.flags & MSP_RULE_VM)
+		return MSP_CALL(w, lua_enter_vm);
+	if (emit_native(w))
+		return MSP_STEP_DONE;
+	w->keep = kept_by_helper(w);
+	return MSP_CALL(w, native_unwind);
+}
+
+/* One frame further out. MSP_STEP_DONE: the walk is over, w->error says how. */
+MSP_SUB(walk_step)
+{
+	if (w->mode == MSP_WALK_LUA)
+		return MSP_CALL(w, lua_step);
+	return MSP_CALL(w, step_native);
+}
+
+/* Prepares a walk; the host has set the registers, known, exact, arch. */
+static MSP_INLINE void walk_begin(struct msp_walk *w)
+{
+	w->frame_count = 0;
+	w->error = MSP_ERR_NONE;
+	w->vmstate = 0;
+	w->has_vm = 0;
+	w->mode = MSP_WALK_NATIVE;
+	w->keep = 0;
+	w->map.start = w->map.end = 0;
+	w->lua_flags = 0;
+	w->proved_g = 0;
+	w->jit_base = 0;
+	w->trace = 0;
+	w->suspended_count = 0;
+}
+
+#endif
