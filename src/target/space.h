@@ -85,14 +85,15 @@ struct msp_vm {
 	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
 	uint64_t image_base;
 	struct msp_lj_proof proof;
+	bool gone;           /* was proved once, and is no more */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
 };
 
 /*
  * Looks through writable anonymous memory for global states of the builds in
  * this space, and proves each. Reads only pages that are there, so it never
- * makes the target bigger. Earlier findings that still hold keep their names.
- * Returns how many VMs there are, proved or not.
+ * makes the target bigger. Earlier ones are proved again, keep their names and their
+ * addresses, and stay in the list when they are gone. Returns the list's length.
  */
 int msp_space_find_vms(struct msp_space *space);
 const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count);

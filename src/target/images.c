@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/* The registry of images: each file is opened and analysed once, however many processes map it. */
+#include "target/images.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+
+#define MAX_THREADS 8
+
+/* A file as stat tells it apart: spares reading the build id of files seen before. */
+struct file_id {
+	uint64_t dev, inode, size;
+	int64_t sec, nsec;
+};
+
+struct seen_file {
+	struct file_id id;
+	struct msp_image_entry *entry; /* NULL: no image in that file */
+};
+
+struct msp_images {
+	char *cache_dir;
+	unsigned int threads;
+	bool no_luajit;
+	struct msp_image_entry **entry; /* entry[i] has index i + 1 */
+	uint32_t count, room;
+	struct msp_image_entry **layout;
+	uint32_t layouts;
+	struct seen_file *seen;
+	size_t seen_count, seen_room;
+};
+
+int msp_images_new(const struct msp_images_options *opts, struct msp_images **out)
+{
+	struct msp_images *images = calloc(1, sizeof(*images));
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (!images)
+		return MSP_E_NOMEM;
+	if (opts->cache_dir) {
+		images->cache_dir = strdup(opts->cache_dir);
+		if (!images->cache_dir) {
+			free(images);
+			return MSP_E_NOMEM;
+		}
+	}
+	images->no_luajit = opts->no_luajit;
+	images->threads = opts->threads ? opts->threads : cpus > 0 ? cpus : 1;
+	if (images->threads > MAX_THREADS)
+		images->threads = MAX_THREADS;
+	*out = images;
+	return 0;
+}
+
+static void free_entry(struct msp_image_entry *entry)
+{
+	if (!entry)
+		return;
+	msp_lj_build_free(entry->build);
+	msp_image_close(entry->image);
+	free(entry);
+}
+
+void msp_images_free(struct msp_images *images)
+{
+	if (!images)
+		return;
+	for (uint32_t i = 0; i < images->count; i++)
+		free_entry(images->entry[i]);
+	free(images->entry);
+	free(images->layout);
+	free(images->seen);
+	free(images->cache_dir);
+	free(images);
+}
+
+const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index)
+{
+	return index && index <= images->count ? images->entry[index - 1] : NULL;
+}
+
+uint32_t msp_images_count(const struct msp_images *images)
+{
+	return images->count;
+}
+
+const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout)
+{
+	return layout < images->layouts ? images->layout[layout] : NULL;
+}
+
+uint32_t msp_images_layouts(const struct msp_images *images)
+{
+	return images->layouts;
+}
+
+/* ---- What was seen before ---- */
+
+static bool same_file(const struct file_id *a, const struct file_id *b)
+{
+	return a->inode == b->inode && a->dev == b->dev && a->size == b->size && a->sec == b->sec &&
+	       a->nsec == b->nsec;
+}
+
+static const struct seen_file *find_seen(const struct msp_images *images, const struct file_id *id)
+{
+	for (size_t i = 0; i < images->seen_count; i++)
+		if (same_file(&images->seen[i].id, id))
+			return &images->seen[i];
+	return NULL;
+}
+
+/* Forgetting one for lack of memory costs time later, nothing else. */
+static void add_seen(struct msp_images *images, const struct file_id *id,
+		     struct msp_image_entry *entry)
+{
+	struct seen_file *bigger;
+	size_t room;
+
+	if (images->seen_count == images->seen_room) {
+		room = images->seen_room ? images->seen_room * 2 : 64;
+		bigger = realloc(images->seen, room * sizeof(*bigger));
+		if (!bigger)
+			return;
+		images->seen = bigger;
+		images->seen_room = room;
+	}
+	images->seen[images->seen_count++] = (struct seen_file){*id, entry};
+}
+
+static struct msp_image_entry *find_key(const struct msp_images *images,
+					const struct msp_image_key *key)
+{
+	for (uint32_t i = 0; i < images->count; i++)
+		if (!strcmp(msp_image_key(images->entry[i]->image)->text, key->text))
+			return images->entry[i];
+	return NULL;
+}
+
+/* Bytes in memory have no inode; what they hold tells them apart (FNV-1a). */
+static struct file_id bytes_id(const unsigned char *bytes, size_t size)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3;
+	return (struct file_id){.dev = UINT64_MAX, .inode = hash, .size = size};
+}
+
+static bool request_id(const struct msp_image_request *request, struct file_id *id)
+{
+	struct stat st;
+
+	if (request->bytes) {
+		*id = bytes_id(request->bytes, request->size);
+		return true;
+	}
+	if (fstat(request->fd, &st) < 0)
+		return false;
+	*id = (struct file_id){st.st_dev, st.st_ino, st.st_size, st.st_ctim.tv_sec,
+			       st.st_ctim.tv_nsec};
+	return true;
+}
+
+/* ---- Loading ---- */
+
+/* A request that is not answered from what is known. */
+struct load {
+	struct msp_image_request *request;
+	struct file_id id;
+	struct msp_image_key key;
+	struct load *same; /* an earlier one of this batch with that key */
+	struct msp_image_entry *entry;
+};
+
+struct batch {
+	struct msp_images *images;
+	struct load *load;
+	size_t count;
+	atomic_size_t next;
+};
+
+/* Lays the analysed interpreter block over the rows that the file has for it. */
+static void overlay_vm(struct msp_image_entry *entry)
+{
+	const struct msp_lj_layout *layout = msp_lj_build_layout(entry->build);
+	const struct msp_lj_vm_rows *vm = msp_lj_build_vm_rows(entry->build);
+	int r;
+
+	if (!vm || !vm->row_count)
+		return;
+	r = msp_image_overlay(entry->image, layout->vm_start, layout->vm_end, vm->rows,
+			      vm->row_count, vm->rules, vm->rule_count);
+	if (r < 0)
+		entry->build_error = r;
+}
+
+static struct msp_image_entry *make_entry(const struct msp_images *images, struct load *load)
+{
+	const struct msp_image_request *request = load->request;
+	struct msp_image_options opts = {
+		.root = request->root, .cache_dir = images->cache_dir, .name = request->name};
+	struct msp_image_entry *entry = calloc(1, sizeof(*entry));
+	int fd = request->fd;
+	int r;
+
+	if (!entry) {
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	r = request->bytes
+		    ? msp_image_open_memory(request->bytes, request->size, &opts, &entry->image)
+		    : msp_image_open_fd(fd, &opts, &entry->image);
+	if (r < 0) {
+		free(entry);
+		return NULL;
+	}
+	entry->layout = MSP_LAYOUT_NONE;
+	entry->build_error = MSP_E_NO_LUAJIT;
+	if (msp_image_unwind(entry->image, &entry->table) < 0)
+		entry->table = NULL;
+	if (images->no_luajit || request->bytes)
+		return entry;
+	entry->build_error = msp_lj_build_find(entry->image, &entry->build);
+	if (entry->build_error == 0)
+		overlay_vm(entry);
+	/* The overlay may have made it anew. */
+	if (msp_image_unwind(entry->image, &entry->table) < 0)
+		entry->table = NULL;
+	return entry;
+}
+
+static void *load_some(void *arg)
+{
+	struct batch *batch = arg;
+	size_t i;
+
+	while ((i = atomic_fetch_add(&batch->next, 1)) < batch->count)
+		if (!batch->load[i].same)
+			batch->load[i].entry = make_entry(batch->images, &batch->load[i]);
+	return NULL;
+}
+
+static void load_all(struct batch *batch)
+{
+	pthread_t thread[MAX_THREADS];
+	unsigned int started = 0;
+
+	while (started + 1 < batch->images->threads && started + 1 < batch->count) {
+		if (pthread_create(&thread[started], NULL, load_some, batch))
+			break;
+		started++;
+	}
+	load_some(batch);
+	while (started)
+		pthread_join(thread[--started], NULL);
+}
+
+static int add_layout(struct msp_images *images, struct msp_image_entry *entry)
+{
+	struct msp_image_entry **bigger;
+
+	bigger = realloc(images->layout, (images->layouts + 1) * sizeof(*bigger));
+	if (!bigger)
+		return MSP_E_NOMEM;
+	images->layout = bigger;
+	images->layout[images->layouts] = entry;
+	entry->layout = images->layouts++;
+	return 0;
+}
+
+static int add_entry(struct msp_images *images, struct msp_image_entry *entry)
+{
+	struct msp_image_entry **bigger;
+	uint32_t room;
+
+	if (images->count == images->room) {
+		room = images->room ? images->room * 2 : 64;
+		bigger = realloc(images->entry, room * sizeof(*bigger));
+		if (!bigger)
+			return MSP_E_NOMEM;
+		images->entry = bigger;
+		images->room = room;
+	}
+	images->entry[images->count++] = entry;
+	entry->index = images->count;
+	return entry->build && entry->build_error == 0 ? add_layout(images, entry) : 0;
+}
+
+/* Answers from what is known, else queues the request. It owns the fd until it is queued. */
+static void take_request(struct batch *batch, struct msp_image_request *request)
+{
+	struct msp_images *images = batch->images;
+	struct load *load = &batch->load[batch->count];
+	const struct seen_file *seen;
+
+	*load = (struct load){.request = request};
+	if (!request_id(request, &load->id))
+		goto done;
+	seen = find_seen(images, &load->id);
+	if (seen) {
+		request->entry = seen->entry;
+		goto done;
+	}
+	if (!request->bytes && msp_image_key_fd(request->fd, &load->key) < 0) {
+		add_seen(images, &load->id, NULL);
+		goto done;
+	}
+	request->entry = request->bytes ? NULL : find_key(images, &load->key);
+	if (request->entry) {
+		add_seen(images, &load->id, request->entry);
+		goto done;
+	}
+	for (size_t i = 0; i < batch->count && !load->same; i++)
+		if (request->bytes ? same_file(&batch->load[i].id, &load->id)
+				   : !strcmp(batch->load[i].key.text, load->key.text))
+			load->same = &batch->load[i];
+	batch->count++;
+	if (!load->same)
+		return;
+done:
+	if (request->fd >= 0)
+		close(request->fd);
+}
+
+static int finish_load(struct msp_images *images, struct load *load)
+{
+	int r;
+
+	if (load->same) {
+		load->entry = load->same->entry;
+	} else if (load->entry) {
+		r = add_entry(images, load->entry);
+		if (r < 0)
+			return r;
+	}
+	load->request->entry = load->entry;
+	add_seen(images, &load->id, load->entry);
+	return 0;
+}
+
+int msp_images_load(struct msp_images *images, struct msp_image_request *requests, size_t count)
+{
+	struct batch batch = {.images = images};
+	int r = 0;
+
+	batch.load = calloc(count + 1, sizeof(*batch.load));
+	if (!batch.load) {
+		for (size_t i = 0; i < count; i++)
+			if (requests[i].fd >= 0)
+				close(requests[i].fd);
+		return MSP_E_NOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		take_request(&batch, &requests[i]);
+	load_all(&batch);
+	for (size_t i = 0; i < batch.count; i++) {
+		if (r == 0)
+			r = finish_load(images, &batch.load[i]);
+		else if (!batch.load[i].same)
+			free_entry(batch.load[i].entry);
+	}
+	free(batch.load);
+	return r;
+}

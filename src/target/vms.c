@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* The LuaJIT VMs of a process. */
+#include "target/space_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+#include "target/process.h"
+
+#define PAGES_AT_ONCE 1024
+#define PAGE_THERE (3ull << 62) /* in a pagemap entry: present, or swapped out */
+#define RUN_GAP 4		/* so many missing pages do not end a run */
+
+void msp_space_forget_vms(struct msp_space *space)
+{
+	for (size_t i = 0; i < space->vms; i++)
+		msp_lj_names_free(space->vm[i].names);
+	free(space->vm);
+	space->vm = NULL;
+	space->vms = 0;
+}
+
+static struct msp_vm *find_vm(const struct msp_space *space, uint32_t image, uint64_t g)
+{
+	for (size_t i = 0; i < space->vms; i++)
+		if (space->vm[i].g == g && space->vm[i].image == image)
+			return &space->vm[i];
+	return NULL;
+}
+
+static int prove(struct msp_space *space, struct msp_vm *vm)
+{
+	const struct msp_image_entry *entry = msp_images_get(space->images, vm->image);
+
+	return msp_lj_prove(entry->build, msp_process_memory(space->process), vm->image_base, vm->g,
+			    &vm->proof);
+}
+
+/* A free slot, else that of a VM that is gone. */
+static struct msp_vm *free_slot(struct msp_space *space)
+{
+	if (!space->vm)
+		space->vm = calloc(MSP_MAX_VMS, sizeof(*space->vm));
+	if (!space->vm)
+		return NULL;
+	if (space->vms < MSP_MAX_VMS)
+		return &space->vm[space->vms];
+	for (size_t i = 0; i < space->vms; i++) {
+		if (!space->vm[i].gone)
+			continue;
+		msp_lj_names_free(space->vm[i].names);
+		return &space->vm[i];
+	}
+	return NULL;
+}
+
+static struct msp_vm *add_vm(struct msp_space *space, const struct msp_image_entry *entry,
+			     uint64_t base, uint64_t g)
+{
+	struct msp_vm *vm = find_vm(space, entry->index, g), *slot;
+	struct msp_vm fresh = {
+		.g = g, .image = entry->index, .layout = entry->layout, .image_base = base};
+
+	if (vm) {
+		vm->image_base = base;
+		if (prove(space, vm) == 0 && vm->proof.proved)
+			vm->gone = false;
+		return vm;
+	}
+	if (prove(space, &fresh) < 0 || !(slot = free_slot(space)))
+		return NULL;
+	*slot = fresh;
+	space->vms += slot == &space->vm[space->vms];
+	return slot;
+}
+
+/* One build, mapped at base, looked for in memory. */
+struct search {
+	struct msp_space *space;
+	const struct msp_image_entry *entry;
+	uint64_t base;
+	int pagemap;
+	uint64_t page;
+	int result;
+};
+
+static void scan_run(struct search *search, uint64_t start, uint64_t end)
+{
+	const struct msp_memory *mem = msp_process_memory(search->space->process);
+	uint64_t g[64];
+	int n;
+
+	n = msp_lj_scan(search->entry->build, mem, search->base, start, end, g, 64);
+	if (n < 0 && search->result == 0)
+		search->result = n;
+	for (int i = 0; i < n; i++)
+		add_vm(search->space, search->entry, search->base, g[i]);
+}
+
+/* Only pages that are there: to read others would make the target bigger. */
+static void scan_map(struct search *search, const struct msp_map *map)
+{
+	uint64_t entry[PAGES_AT_ONCE];
+	uint64_t pages = (map->end - map->start) / search->page, first = map->start / search->page;
+	uint64_t run = UINT64_MAX, last = 0;
+	ssize_t n;
+
+	if (search->pagemap < 0) {
+		scan_run(search, map->start, map->end);
+		return;
+	}
+	for (uint64_t at = 0; at < pages; at += n) {
+		n = sizeof(entry) / sizeof(entry[0]);
+		if (pages - at < (uint64_t)n)
+			n = pages - at;
+		n = pread(search->pagemap, entry, n * sizeof(entry[0]), (first + at) * 8);
+		n /= (ssize_t)sizeof(entry[0]);
+		if (n <= 0)
+			break;
+		for (ssize_t i = 0; i < n; i++) {
+			if (!(entry[i] & PAGE_THERE))
+				continue;
+			if (run != UINT64_MAX && at + i > last + RUN_GAP) {
+				scan_run(search, map->start + run * search->page,
+					 map->start + (last + 1) * search->page);
+				run = UINT64_MAX;
+			}
+			if (run == UINT64_MAX)
+				run = at + i;
+			last = at + i;
+		}
+	}
+	if (run != UINT64_MAX)
+		scan_run(search, map->start + run * search->page,
+			 map->start + (last + 1) * search->page);
+}
+
+static bool holds_objects(const struct msp_map *map)
+{
+	int rw = PROT_READ | PROT_WRITE;
+
+	return (map->prot & rw) == rw && !map->inode && strcmp(map->name, "[stack]") != 0;
+}
+
+/* Proves all again. A VM that is no more keeps its slot: somebody may still name what it did. */
+static void prove_again(struct msp_space *space)
+{
+	for (size_t i = 0; i < space->vms; i++) {
+		struct msp_vm *vm = &space->vm[i];
+		bool was = vm->proof.proved;
+
+		if (prove(space, vm) < 0)
+			vm->proof.proved = false;
+		vm->gone = !vm->proof.proved && (was || vm->gone);
+	}
+}
+
+int msp_space_find_vms(struct msp_space *space)
+{
+	struct search search = {.space = space, .page = sysconf(_SC_PAGESIZE)};
+
+	prove_again(space);
+	search.pagemap = openat(msp_process_dir(space->process), "pagemap", O_RDONLY | O_CLOEXEC);
+	for (uint32_t layout = 0; layout < msp_images_layouts(space->images); layout++) {
+		search.entry = msp_images_by_layout(space->images, layout);
+		if (!msp_space_image_base(space, search.entry->index, &search.base))
+			continue;
+		for (size_t i = 0; i < space->maps.count; i++)
+			if (holds_objects(&space->maps.map[i]))
+				scan_map(&search, &space->maps.map[i]);
+	}
+	if (search.pagemap >= 0)
+		close(search.pagemap);
+	return space->vms || search.result == 0 ? (int)space->vms : search.result;
+}
+
+const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count)
+{
+	*count = space->vms;
+	return space->vm;
+}
+
+const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, uint64_t g)
+{
+	const struct msp_image_entry *entry = msp_images_by_layout(space->images, layout);
+	struct msp_vm *vm;
+	uint64_t base;
+
+	if (!entry)
+		return NULL;
+	vm = find_vm(space, entry->index, g);
+	if (vm && vm->proof.proved)
+		return vm;
+	if (!msp_space_image_base(space, entry->index, &base))
+		return NULL;
+	vm = add_vm(space, entry, base, g);
+	return vm && vm->proof.proved ? vm : NULL;
+}
+
+struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm)
+{
+	struct msp_vm *own = &space->vm[vm - space->vm];
+	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
+
+	if (!own->names)
+		own->names =
+			msp_lj_names_new(entry->build, msp_process_memory(space->process), own->g);
+	return own->names;
+}
