@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+# A thin layer over meson and ninja.
+#
+#	make, make demo, make test, make bench, make install, make clean, make check-format
+#	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
+#	WERROR=1    warnings are errors, in build-werror; for CI
+#	DYNAMIC=1   with shared libraries, in build-dynamic; else one static binary
+#	prefix=DIR, DESTDIR=DIR   where make install puts things
+
+prefix ?= /usr/local
+CLANG_FORMAT ?= clang-format-14
+SETUP = -Dprefix=$(prefix) -Dtests=false
+
+ifdef ASAN
+BUILD = build-asan
+SETUP += -Db_sanitize=address,undefined -Db_lundef=false
+else ifdef DYNAMIC
+BUILD = build-dynamic
+else ifdef WERROR
+BUILD = build-werror
+SETUP += -Dstatic=true -Dwerror=true
+else
+BUILD = build
+SETUP += -Dstatic=true
+endif
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) --quiet
+
+# The tests need more packages than the program: they are part of the build once asked for.
+tests: $(BUILD)/.tests
+	@ninja -C $(BUILD) --quiet
+
+$(BUILD)/.tests: $(BUILD)/build.ninja
+	@meson configure $(BUILD) -Dtests=true
+	@touch $@
+
+$(BUILD)/build.ninja:
+	@meson setup $(BUILD) $(SETUP) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+
+demo: all
+	@BUILD=$(BUILD) scripts/demo
+
+test: tests
+	@meson test -C $(BUILD) --no-rebuild --print-errorlogs $(TESTS); rc=$$?; \
+		scripts/test-summary $(BUILD)/meson-logs/testlog.json; exit $$rc
+
+bench: tests
+	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+install: all
+	@meson configure $(BUILD) -Dprefix=$(prefix)
+	@meson install -C $(BUILD) --quiet
+
+clean:
+	rm -rf build build-asan build-dynamic build-werror
+
+# Headers are left out: their tables and drawings are laid out by hand.
+check-format:
+	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
+
+.PHONY: all tests demo test bench install clean check-format
