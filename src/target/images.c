@@ -30,7 +30,7 @@ struct msp_images {
 	bool no_luajit;
 	struct msp_image_entry **entry; /* entry[i] has index i + 1 */
 	uint32_t count, room;
-	struct msp_image_entry **layout;
+	struct msp_image_entry **layout; /* layout[i] has layout index i + 1 */
 	uint32_t layouts;
 	struct seen_file *seen;
 	size_t seen_count, seen_room;
@@ -92,7 +92,7 @@ uint32_t msp_images_count(const struct msp_images *images)
 
 const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout)
 {
-	return layout < images->layouts ? images->layout[layout] : NULL;
+	return layout && layout <= images->layouts ? images->layout[layout - 1] : NULL;
 }
 
 uint32_t msp_images_layouts(const struct msp_images *images)
@@ -271,8 +271,8 @@ static int add_layout(struct msp_images *images, struct msp_image_entry *entry)
 	if (!bigger)
 		return MSP_E_NOMEM;
 	images->layout = bigger;
-	images->layout[images->layouts] = entry;
-	entry->layout = images->layouts++;
+	images->layout[images->layouts++] = entry;
+	entry->layout = images->layouts;
 	return 0;
 }
 

@@ -15,7 +15,8 @@
 
 struct msp_images;
 
-#define MSP_LAYOUT_NONE UINT32_MAX
+/* Layout indices count up from 1, like the walker's. */
+#define MSP_LAYOUT_NONE 0
 
 /* An image in the registry. Lives as long as the registry; its address never changes. */
 struct msp_image_entry {
@@ -24,7 +25,7 @@ struct msp_image_entry {
 	const struct msp_unwind_table *table; /* with the VM rows of build laid over; NULL: none could be made */
 	struct msp_lj_build *build;           /* NULL: no LuaJIT in it */
 	int build_error;                      /* of msp_lj_build_find(); MSP_E_NOT_PROVED: build is incomplete */
-	uint32_t layout;                      /* index of build's layout, counts up from 0, or MSP_LAYOUT_NONE */
+	uint32_t layout;                      /* index of build's layout, or MSP_LAYOUT_NONE */
 };
 
 struct msp_images_options {
@@ -39,7 +40,7 @@ void msp_images_free(struct msp_images *images);
 /* By index; NULL if there is none. Indices are 1..msp_images_count(). */
 const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index);
 uint32_t msp_images_count(const struct msp_images *images);
-/* The image whose build has that layout index. Layout indices are 0..msp_images_layouts() - 1. */
+/* The image whose build has that layout index. Layout indices are 1..msp_images_layouts(). */
 const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout);
 uint32_t msp_images_layouts(const struct msp_images *images);
 

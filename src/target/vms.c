@@ -165,13 +165,13 @@ int msp_space_find_vms(struct msp_space *space)
 
 	prove_again(space);
 	search.pagemap = openat(msp_process_dir(space->process), "pagemap", O_RDONLY | O_CLOEXEC);
-	for (uint32_t layout = 0; layout < msp_images_layouts(space->images); layout++) {
-		search.entry = msp_images_by_layout(space->images, layout);
+	for (uint32_t i = 1; i <= msp_images_layouts(space->images); i++) {
+		search.entry = msp_images_by_layout(space->images, i);
 		if (!msp_space_image_base(space, search.entry->index, &search.base))
 			continue;
-		for (size_t i = 0; i < space->maps.count; i++)
-			if (holds_objects(&space->maps.map[i]))
-				scan_map(&search, &space->maps.map[i]);
+		for (size_t j = 0; j < space->maps.count; j++)
+			if (holds_objects(&space->maps.map[j]))
+				scan_map(&search, &space->maps.map[j]);
 	}
 	if (search.pagemap >= 0)
 		close(search.pagemap);
