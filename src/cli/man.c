@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/man.h"
+
+#include <ctype.h>
+
+/* Text in which nothing is a request, an escape or a dash that breaks. */
+static void put(FILE *out, const char *text)
+{
+	if (*text == '.' || *text == '\'')
+		fputs("\\&", out);
+	for (; *text; text++) {
+		if (*text == '\\')
+			fputs("\\e", out);
+		else if (*text == '-')
+			fputs("\\-", out);
+		else
+			fputc(*text, out);
+	}
+}
+
+static void put_upper(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		fputc(toupper((unsigned char)*text), out);
+}
+
+static void header(FILE *out, const char *verb)
+{
+	fputs(".\\\" Generated from the table of options.\n.TH MOONSPY", out);
+	if (verb) {
+		fputc('-', out);
+		put_upper(out, verb);
+	}
+	fprintf(out, " 1 \"\" \"moonspy %s\" \"User Commands\"\n", MOONSPY_VERSION);
+}
+
+static void exit_codes(FILE *out)
+{
+	fputs(".SH EXIT STATUS\n", out);
+	for (size_t i = 0; i < cli_exit_count; i++) {
+		fprintf(out, ".TP\n.B %zu\n", i);
+		put(out, cli_exit_texts[i]);
+		fputc('\n', out);
+	}
+}
+
+void cli_man(FILE *out)
+{
+	header(out, NULL);
+	fputs(".SH NAME\nmoonspy \\- profiler for LuaJIT processes\n"
+	      ".SH SYNOPSIS\n.B moonspy\n.I VERB\n.RI [ OPTIONS ]\n.br\n"
+	      ".B moonspy help\n.RI [ VERB ]\n.br\n.B moonspy \\-\\-version\n"
+	      ".SH DESCRIPTION\n"
+	      "moonspy shows where a running LuaJIT program spends its time, without stopping\n"
+	      "or changing it. Every stack is whole: kernel, C, Lua and compiled Lua in one line\n"
+	      "of callers, with function, file and line.\n"
+	      ".SH VERBS\n",
+	      out);
+	for (int verb = 0; verb < CLI_VERB_COUNT; verb++) {
+		fprintf(out, ".TP\n.BR moonspy\\-%s (1)\n", cli_verbs[verb].name);
+		put(out, cli_verbs[verb].summary);
+		fputc('\n', out);
+	}
+	exit_codes(out);
+	fputs(".PP\nWhere record started a COMMAND, its exit status is that of the COMMAND.\n",
+	      out);
+}
+
+static void examples(FILE *out, const struct cli_verb_info *info)
+{
+	fputs(".SH EXAMPLES\n", out);
+	for (const struct cli_example *example = info->examples; example->command; example++) {
+		fputs(".TP\n.B ", out);
+		put(out, example->command);
+		fputc('\n', out);
+		put(out, example->comment);
+		fputc('\n', out);
+	}
+}
+
+static void option(FILE *out, const struct cli_option *entry)
+{
+	fputs(".TP\n\\fB", out);
+	if (entry->letter)
+		fprintf(out, "\\-%c\\fR, \\fB", entry->letter);
+	fputs("\\-\\-", out);
+	put(out, entry->name);
+	fputs("\\fR", out);
+	if (entry->arg) {
+		fputs(" \\fI", out);
+		put(out, entry->arg);
+		fputs("\\fR", out);
+	}
+	fputc('\n', out);
+	put(out, entry->help);
+	if (entry->def) {
+		fputs(" [", out);
+		put(out, entry->def);
+		fputc(']', out);
+	}
+	fputc('\n', out);
+}
+
+void cli_man_verb(FILE *out, enum cli_verb verb)
+{
+	const struct cli_verb_info *info = &cli_verbs[verb];
+
+	header(out, info->name);
+	fprintf(out, ".SH NAME\nmoonspy\\-%s \\- ", info->name);
+	put(out, info->summary);
+	fprintf(out, "\n.SH SYNOPSIS\n.B moonspy %s\n", info->name);
+	put(out, info->synopsis);
+	fputs("\n.SH DESCRIPTION\n", out);
+	put(out, info->text);
+	fputc('\n', out);
+	if (info->takes == CLI_TAKES_COMMAND)
+		fputs(".PP\nTARGET is one of \\fB\\-p\\fR, \\fB\\-N\\fR, \\fB\\-a\\fR, or\n"
+		      "\\fB\\-\\-\\fR \\fICOMMAND ARGS\\fR..., which is started; under sudo it "
+		      "runs\n"
+		      "as the user who called.\n",
+		      out);
+	examples(out, info);
+	fputs(".SH OPTIONS\n", out);
+	for (size_t i = 0; i < cli_option_count; i++)
+		if (cli_options[i].verbs & 1u << verb)
+			option(out, &cli_options[i]);
+	exit_codes(out);
+	fputs(".SH SEE ALSO\n.BR moonspy (1)\n", out);
+}
