@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- usage: luajit hookprofile.lua OUT.folded EVERY WORKLOAD.lua ARGS...
 -- A profile of a workload made without moonspy: a count hook notes the Lua stack
--- every EVERY instructions, across coroutines. No native frames, no JIT. It
+-- every EVERY instructions, across coroutines. No native frames, no JIT, nothing
+-- from inside finalizers and hooks, nor after a stack overflow. It
 -- shows that a call graph is right and that the checker accepts good input.
 jit.off()
 local out_path, every, script = arg[1], tonumber(arg[2]), arg[3]
@@ -21,6 +22,17 @@ end
 builtin_names[io.stdout.flush] = "io.method.flush"
 builtin_names[io.stdout.write] = "io.method.write"
 builtin_names[ipairs({})] = "ipairs_aux"
+local has_ffi, ffi = pcall(require, "ffi")
+if has_ffi then
+  for prefix, value in pairs({ ["ffi.meta."] = ffi.new("int"), ["ffi.clib."] = ffi.C }) do
+    for name, method in pairs(debug.getmetatable(value)) do
+      if type(method) == "function" then builtin_names[method] = prefix .. name end
+    end
+  end
+  for name, value in pairs(ffi) do
+    if type(value) == "function" then builtin_names[value] = "ffi." .. name end
+  end
+end
 
 -- Names of Lua functions, by where they are defined.
 local definitions = {}
