@@ -53,8 +53,6 @@ static MSP_INLINE int emit_native(struct msp_walk *w)
 	f->image = w->map.image;
 	if (!w->exact)
 		f->flags |= MSP_RAWF_RETURN;
-	if (w->rule.flags & MSP_RULE_VM)
-		f->flags |= MSP_RAWF_VM;
 	return 0;
 }
 

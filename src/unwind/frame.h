@@ -17,6 +17,8 @@
 	_(LUA, "lua")             /* addr = GCproto, ident = identity, pos = bytecode position, image = layout */ \
 	_(FAST, "fast")           /* pos = ffid, addr = GCfunc, image = layout */ \
 	_(CFUNC, "cfunction")     /* addr = C function called from Lua */ \
+	_(VM, "vm")               /* a VM's Lua frames follow: addr = its global_State, image = layout, \
+				     ident = pc in the VM block, relative to its image; 0 in a trace */ \
 	_(STATE, "state")         /* pos = enum msp_state */ \
 	_(ERROR, "error")         /* pos = enum msp_error_reason, addr = pc */
 
@@ -32,9 +34,7 @@ enum msp_raw_kind {
 #define MSP_RAWF_JIT 0x02     /* LUA: this frame runs as compiled code; trace is its number, 0 unknown */
 #define MSP_RAWF_INLINED 0x04 /* LUA: on no stack, from a snapshot of the trace */
 #define MSP_RAWF_GUESS 0x08   /* LUA: an estimate, not certain */
-#define MSP_RAWF_SIGNAL 0x10  /* NATIVE: a signal interrupted the frame outside of this one */
-#define MSP_RAWF_VM 0x20      /* NATIVE: pc is in the interpreter's assembly block */
-#define MSP_RAWF_NOPC 0x40    /* LUA: pos is unknown */
+#define MSP_RAWF_NOPC 0x10    /* LUA: pos is unknown */
 
 struct msp_raw_frame {
 	uint64_t addr;
@@ -43,7 +43,7 @@ struct msp_raw_frame {
 	uint16_t image; /* NATIVE: image index; LUA, FAST: layout index */
 	uint8_t kind;
 	uint8_t flags;
-	uint32_t trace; /* number of the trace, for JIT frames */
+	uint32_t trace; /* LUA, VM: number of the trace, if it runs as compiled code; 0: unknown */
 	uint32_t tofs;  /* offset of the pc in the trace's machine code */
 };
 

@@ -359,6 +359,26 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 	return MSP_CALL(w, lua_known_base);
 }
 
+/* Which VM the Lua frames that follow belong to. */
+static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
+{
+	struct msp_raw_frame *f = emit_frame(w, MSP_RAW_VM);
+
+	if (!f)
+		return MSP_ERR_TRUNCATED;
+	f->addr = w->g;
+	f->image = w->layout;
+	if (w->jit_base) {
+		f->flags = MSP_RAWF_JIT;
+		f->trace = w->trace;
+		f->tofs = w->trace_ofs;
+	} else {
+		f->ident = w->look - w->map.base;
+		f->pos = w->map.image;
+	}
+	return 0;
+}
+
 /* w->pc is in the interpreter, w->rule is the rule there: go over to the Lua stack. */
 MSP_SUB(lua_enter_vm)
 {
@@ -366,8 +386,6 @@ MSP_SUB(lua_enter_vm)
 	uint64_t cf, l = 0;
 	int err;
 
-	if (!w->jit_base && emit_native(w))
-		return MSP_STEP_DONE;
 	w->layout = w->image_layout;
 	y = host_layout(w, w->layout);
 	if (!y)
@@ -385,6 +403,8 @@ MSP_SUB(lua_enter_vm)
 	err = lua_load_l(w, y, l);
 	if (!err)
 		err = lua_note_state(w, y);
+	if (!err)
+		err = lua_emit_vm(w);
 	if (!err)
 		err = lua_find_base(w, y);
 	if (err)

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the BPF sampler and its loader share: map values and ring buffer records. */
+#ifndef MSP_BPF_RECORDS_H
+#define MSP_BPF_RECORDS_H
+
+#include <stdint.h>
+
+#include "unwind/frame.h"
+#include "unwind/tables.h"
+
+#define MSP_MAX_PROCESSES 8192
+#define MSP_MAX_IMAGES 16384
+#define MSP_MAX_LAYOUTS 64
+#define MSP_MAX_SEGMENTS 256
+#define MSP_MAX_KERNEL_FRAMES 127
+
+/* A process that is sampled, by its pid in the initial namespace. */
+struct msp_bpf_process {
+	uint32_t first_mapping, mapping_count; /* in mappings; sorted by start */
+	uint32_t build_count;
+	uint32_t pending; /* known, but its mappings are not loaded yet */
+	struct {
+		uint32_t layout, unused;
+		uint64_t vm_base;
+	} build[MSP_MAX_BUILDS];
+};
+
+/* Where an image's rows are. */
+struct msp_bpf_image {
+	uint32_t segment; /* of the row store */
+	uint32_t first_row, row_count;
+	uint32_t layout; /* 0: no LuaJIT in it */
+};
+
+/* Set by the loader before the program is loaded. */
+struct msp_bpf_config {
+	uint32_t all;       /* sample every process, not only those in the process table */
+	uint32_t kernel;    /* with kernel frames */
+};
+
+enum msp_record_kind {
+	MSP_RECORD_SAMPLE = 1,  /* struct msp_sample */
+	MSP_RECORD_PROCESS = 2, /* struct msp_event: a process that is not in the table was sampled */
+	MSP_RECORD_MAPPING = 3, /* struct msp_event: a pc outside the known mappings was seen */
+};
+
+struct msp_event {
+	uint32_t kind, pid;
+	uint64_t addr;
+};
+
+/* A stack; its frames follow, leaf first. */
+struct msp_sample {
+	uint32_t kind;
+	uint32_t pid, tid;
+	uint32_t frame_count;
+	uint32_t error;  /* enum msp_error_reason */
+	int32_t vmstate;
+	uint32_t has_vm;
+	uint32_t kernel_frames; /* of the frames, that many are the kernel's */
+	char comm[16];
+	uint64_t time; /* ns, CLOCK_MONOTONIC */
+};
+
+/* Counters, by index of a per-CPU array. */
+#define MSP_COUNTERS(_) \
+	_(SAMPLES) _(LOST) _(IGNORED) _(NO_SLOT)
+
+enum msp_counter {
+#define _(id) MSP_COUNT_##id,
+	MSP_COUNTERS(_)
+#undef _
+	MSP_COUNTER_COUNT
+};
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The kernel host: a perf event's user registers go into the walker, the raw
+ * frames into a ring buffer. Triggers and memory access only; how a stack is
+ * walked stands in unwind/.
+ */
+#include "bpf/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/records.h"
+#include "unwind/walk.h"
+
+#define MSP_INLINE inline __attribute__((always_inline))
+#define NULL ((void *)0)
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+const volatile struct msp_bpf_config config = {0};
+
+/* One walk a CPU at a time; the loader sets the number of CPUs. */
+struct walk_slot {
+	struct msp_walk walk;
+	uint64_t first_mapping, mapping_count; /* of the process being walked */
+	struct msp_bpf_process process;
+	uint64_t kstack[MSP_MAX_KERNEL_FRAMES + 1];
+	bpf_user_pt_regs_t regs; /* here, not on the stack: that has 512 bytes for all subprograms */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_slot);
+} walks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MSP_MAX_PROCESSES);
+	__type(key, __u32);
+	__type(value, struct msp_bpf_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct msp_mapping);
+} mappings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MSP_MAX_IMAGES);
+	__type(key, __u32);
+	__type(value, struct msp_bpf_image);
+} images SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct msp_rule);
+} rules SEC(".maps");
+
+struct row_segment {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32)); /* clang leaves a type that only an inner map names incomplete */
+	__uint(value_size, sizeof(struct msp_row));
+};
+
+/* Unwind rows of all images, in a few big pieces: an update of the outer map costs 8 ms. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MSP_MAX_SEGMENTS);
+	__type(key, __u32);
+	__array(values, struct row_segment);
+} segments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MSP_MAX_LAYOUTS);
+	__type(key, __u32);
+	__type(value, struct msp_lj_layout);
+} layouts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MSP_COUNTER_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+static MSP_INLINE void count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+
+	if (n)
+		*n += 1;
+}
+
+/* ---- The walker's host functions ---- */
+
+static MSP_INLINE struct walk_slot *slot_get(__u32 slot)
+{
+	return bpf_map_lookup_elem(&walks, &slot);
+}
+
+/* A subprogram is verified once, by itself: its only argument is the slot's number. */
+#define MSP_SUB(name) \
+	static MSP_INLINE int name##_body(struct msp_walk *w); \
+	__attribute__((noinline)) int msp_##name(__u32 slot) \
+	{ \
+		struct walk_slot *s = slot_get(slot); \
+		return s ? name##_body(&s->walk) : MSP_ERR_INTERNAL; \
+	} \
+	static MSP_INLINE int name##_body(struct msp_walk *w)
+#define MSP_CALL(w, name) msp_##name((w)->slot)
+
+#define host_read(w, dst, size, addr) bpf_probe_read_user(dst, size, (const void *)(addr))
+
+static MSP_INLINE const struct msp_lj_layout *host_layout(struct msp_walk *w, __u32 index)
+{
+	return bpf_map_lookup_elem(&layouts, &index);
+}
+
+static MSP_INLINE const struct msp_lj_layout *host_vm(struct msp_walk *w, __u32 i)
+{
+	struct walk_slot *s = (struct walk_slot *)w;
+
+	if (i >= s->process.build_count || i >= MSP_MAX_BUILDS)
+		return NULL;
+	w->layout = s->process.build[i].layout;
+	w->vm_base = s->process.build[i].vm_base;
+	return host_layout(w, w->layout);
+}
+
+/* Binary search over at most 8192 mappings of a process. */
+MSP_SUB(find_mapping)
+{
+	struct walk_slot *s = (struct walk_slot *)w;
+	__u32 lo = s->first_mapping, hi = lo + s->mapping_count, mid;
+	struct msp_mapping *m;
+
+	if (w->look - w->map.start < w->map.end - w->map.start)
+		return 0;
+	for (int i = 0; i < 14 && lo < hi; i++) {
+		mid = lo + (hi - lo) / 2;
+		m = bpf_map_lookup_elem(&mappings, &mid);
+		if (!m)
+			break;
+		if (w->look < m->start) {
+			hi = mid;
+		} else if (w->look >= m->end) {
+			lo = mid + 1;
+		} else {
+			w->map = *m;
+			return 0;
+		}
+	}
+	w->map.start = w->map.end = 0;
+	return 1;
+}
+
+/* The last row at or before rel in [lo, lo + n) of a segment; -1: there is none. */
+__attribute__((noinline)) int msp_find_row(__u32 slot, __u32 segment, __u32 lo, __u32 n)
+{
+	struct walk_slot *s = slot_get(slot);
+	void *rows = bpf_map_lookup_elem(&segments, &segment);
+	__u32 hi = lo + n, first = lo, mid, rel;
+	struct msp_row *row;
+
+	if (!s || !rows)
+		return -2;
+	rel = s->walk.look - s->walk.map.base;
+	for (int i = 0; i < 25 && lo < hi; i++) {
+		mid = lo + (hi - lo) / 2;
+		row = bpf_map_lookup_elem(rows, &mid);
+		if (!row)
+			return -2;
+		if (row->addr <= rel)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == first)
+		return -1;
+	lo--;
+	row = bpf_map_lookup_elem(rows, &lo);
+	return row ? (int)(row->rule & 0x7fffffff) : -2;
+}
+
+MSP_SUB(find_rule)
+{
+	__u32 id = w->map.image, rule;
+	struct msp_bpf_image *image = bpf_map_lookup_elem(&images, &id);
+	struct msp_rule *r;
+	int found;
+
+	w->image_layout = 0;
+	__builtin_memset(&w->rule, 0, sizeof(w->rule));
+	if (!image)
+		return MSP_ERR_NO_TABLE;
+	w->image_layout = image->layout;
+	if (!image->row_count)
+		return MSP_ERR_NO_RULE;
+	found = msp_find_row(w->slot, image->segment, image->first_row, image->row_count);
+	if (found < 0)
+		return found == -1 ? MSP_ERR_NO_RULE : MSP_ERR_NO_TABLE;
+	rule = found;
+	r = bpf_map_lookup_elem(&rules, &rule);
+	if (!r)
+		return MSP_ERR_NO_TABLE;
+	w->rule = *r;
+	return r->cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
+}
+
+int msp_lua_try_base(__u32 slot);
+int msp_lua_known_base(__u32 slot);
+int msp_lua_leaf_base(__u32 slot);
+int msp_lua_enter_trace(__u32 slot);
+int msp_lua_enter_vm(__u32 slot);
+int msp_lua_step(__u32 slot);
+int msp_native_unwind(__u32 slot);
+
+#include "unwind/walker.h"
+
+/* ---- Samples ---- */
+
+#if defined(__TARGET_ARCH_x86)
+
+static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
+{
+	return (r->cs & 3) == 3;
+}
+
+static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
+{
+	w->reg[MSP_X64_RAX] = r->ax;
+	w->reg[MSP_X64_RDX] = r->dx;
+	w->reg[MSP_X64_RCX] = r->cx;
+	w->reg[MSP_X64_RBX] = r->bx;
+	w->reg[MSP_X64_RSI] = r->si;
+	w->reg[MSP_X64_RDI] = r->di;
+	w->reg[MSP_X64_RBP] = r->bp;
+	w->reg[MSP_X64_RSP] = r->sp;
+	w->reg[MSP_X64_R8] = r->r8;
+	w->reg[MSP_X64_R9] = r->r9;
+	w->reg[MSP_X64_R10] = r->r10;
+	w->reg[MSP_X64_R11] = r->r11;
+	w->reg[MSP_X64_R12] = r->r12;
+	w->reg[MSP_X64_R13] = r->r13;
+	w->reg[MSP_X64_R14] = r->r14;
+	w->reg[MSP_X64_R15] = r->r15;
+	w->pc = r->ip;
+	w->known = 0xffff;
+	w->arch = MSP_ARCH_X86_64;
+}
+#define KERNEL_STACK_SIZE 16384
+
+#elif defined(__TARGET_ARCH_arm64)
+
+static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
+{
+	return (r->pstate & 0xf) == 0;
+}
+
+static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
+{
+	for (int i = 0; i < 31; i++)
+		w->reg[i] = r->regs[i];
+	w->reg[31] = r->sp;
+	w->pc = r->pc;
+	w->known = 0xffffffff;
+	w->arch = MSP_ARCH_ARM64;
+}
+#define KERNEL_STACK_SIZE 16384
+
+#endif
+
+/*
+ * The event's registers. The verifier takes a context only with constant
+ * offsets and full words; the compiler would fold them into a base.
+ */
+static MSP_INLINE void regs_from_event(struct bpf_perf_event_data *ctx, bpf_user_pt_regs_t *out)
+{
+	__u64 *to = (__u64 *)out;
+
+#pragma unroll
+	for (__u32 i = 0; i < sizeof(*out) / 8; i++)
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(to[i]) : "r"(ctx), "i"(i * 8));
+}
+
+/* The user registers that the kernel saved when this task entered it. 0 if there are any. */
+static MSP_INLINE int regs_from_task(bpf_user_pt_regs_t *out)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	void *at;
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id___msp, BPF_FUNC_task_pt_regs___msp))
+		at = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	else
+		at = BPF_CORE_READ(task, stack) + KERNEL_STACK_SIZE - sizeof(*out);
+	return bpf_probe_read_kernel(out, sizeof(*out), at);
+}
+
+/* Kernel frames first, leaf first. Returns how many. */
+static MSP_INLINE void add_kernel_frames(struct bpf_perf_event_data *ctx, struct walk_slot *s)
+{
+	long size = bpf_get_stack(ctx, s->kstack, MSP_MAX_KERNEL_FRAMES * 8, 0);
+	struct msp_raw_frame *f;
+
+	for (int i = 0; i < MSP_MAX_KERNEL_FRAMES; i++) {
+		if (i * 8 >= size)
+			break;
+		f = emit_frame(&s->walk, MSP_RAW_KERNEL);
+		if (!f)
+			break;
+		f->addr = s->kstack[i];
+		if (i)
+			f->flags |= MSP_RAWF_RETURN;
+	}
+}
+
+static MSP_INLINE void send_event(__u32 kind, __u32 pid, __u64 addr)
+{
+	struct msp_event event = {.kind = kind, .pid = pid, .addr = addr};
+
+	bpf_ringbuf_output(&ring, &event, sizeof(event), BPF_RB_FORCE_WAKEUP);
+}
+
+/* The record is built in place: its header overwrites what precedes the frames in the walk. */
+_Static_assert(__builtin_offsetof(struct msp_walk, frame) >= sizeof(struct msp_sample), "room for the header");
+
+static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 kernel_frames)
+{
+	struct msp_walk *w = &s->walk;
+	struct msp_sample *h = (void *)((char *)w->frame - sizeof(*h));
+	__u32 size = w->frame_count, error = w->error, has_vm = w->has_vm;
+	__s32 vmstate = w->vmstate;
+
+	if (size > MSP_MAX_FRAMES)
+		size = MSP_MAX_FRAMES;
+	h->kind = MSP_RECORD_SAMPLE;
+	h->pid = pid_tgid >> 32;
+	h->tid = pid_tgid;
+	h->frame_count = size;
+	h->error = error;
+	h->vmstate = vmstate;
+	h->has_vm = has_vm;
+	h->kernel_frames = kernel_frames;
+	h->time = bpf_ktime_get_ns();
+	bpf_get_current_comm(h->comm, sizeof(h->comm));
+	size = sizeof(*h) + size * sizeof(struct msp_raw_frame);
+	if (bpf_ringbuf_output(&ring, h, size, BPF_RB_NO_WAKEUP))
+		count(MSP_COUNT_LOST);
+	else
+		count(MSP_COUNT_SAMPLES);
+}
+
+/* Walks the user stack from the registers set. */
+static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
+{
+	regs_set(w, regs);
+	/* A frame takes one step, the lower half of a vararg frame another. */
+	for (int i = 0; i < 2 * MSP_MAX_FRAMES + 64; i++)
+		if (msp_walk_step(w->slot))
+			return;
+	walk_error(w, MSP_ERR_TRUNCATED);
+}
+
+/* Looks the process up; 0: it is to be sampled. */
+static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid)
+{
+	struct msp_bpf_process *p = bpf_map_lookup_elem(&processes, &pid);
+	struct msp_bpf_process pending = {.pending = 1};
+
+	s->first_mapping = s->mapping_count = 0;
+	s->process.build_count = 0;
+	if (!p) {
+		if (!config.all)
+			return -1;
+		s->process.pending = 1;
+		if (!bpf_map_update_elem(&processes, &pid, &pending, BPF_NOEXIST))
+			send_event(MSP_RECORD_PROCESS, pid, 0);
+		return 0;
+	}
+	s->process = *p;
+	s->first_mapping = p->first_mapping;
+	s->mapping_count = p->mapping_count;
+	return 0;
+}
+
+SEC("perf_event")
+int msp_on_event(struct bpf_perf_event_data *ctx)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u32 slot = bpf_get_smp_processor_id(), kernel_frames = 0;
+	struct walk_slot *s = slot_get(slot);
+	int user;
+
+	if (!s) {
+		count(MSP_COUNT_NO_SLOT);
+		return 0;
+	}
+	if (!pid_tgid || find_process(s, pid_tgid >> 32)) {
+		count(MSP_COUNT_IGNORED);
+		return 0;
+	}
+	regs_from_event(ctx, &s->regs);
+	user = regs_are_user(&s->regs);
+	s->walk.slot = slot;
+	walk_begin(&s->walk);
+	if (!user && config.kernel) {
+		add_kernel_frames(ctx, s);
+		kernel_frames = s->walk.frame_count;
+	}
+	s->walk.exact = 1;
+	if (s->process.pending)
+		walk_error(&s->walk, MSP_ERR_NO_PROCESS);
+	else if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
+		; /* no user part */
+	else if (!user && (regs_from_task(&s->regs) || !regs_are_user(&s->regs)))
+		walk_error(&s->walk, MSP_ERR_NO_USER_REGS);
+	else
+		walk(&s->walk, &s->regs);
+	if (s->walk.error == MSP_ERR_NO_MAPPING)
+		send_event(MSP_RECORD_MAPPING, pid_tgid >> 32, s->walk.look);
+	send_sample(s, pid_tgid, kernel_frames);
+	return 0;
+}

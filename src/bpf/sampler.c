@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/internal.h"
+#include "moonspy/moonspy.h"
+
+/* What libbpf says while it loads; the last line is mostly the reason. One loader at a time. */
+static __thread char *load_log;
+static __thread size_t load_log_size;
+
+static int keep_message(enum libbpf_print_level level, const char *format, va_list args)
+{
+	if (level == LIBBPF_WARN && load_log && !load_log[0])
+		vsnprintf(load_log, load_log_size, format, args);
+	return 0;
+}
+
+static int sampler_error(int err)
+{
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return MSP_E_PERMISSION;
+	case ENOMEM:
+		return MSP_E_NOMEM;
+	default:
+		return MSP_E_UNSUPPORTED;
+	}
+}
+
+/* Before 5.11 maps count against RLIMIT_MEMLOCK; later a failure here does not matter. */
+static void raise_memlock(void)
+{
+	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+}
+
+static int size_maps(struct msp_sampler *s, const struct msp_sampler_options *opts)
+{
+	struct sampler_bpf *skel = s->skel;
+	uint32_t mappings = opts->mappings ? opts->mappings : 65536;
+	int cpus = libbpf_num_possible_cpus(), err;
+
+	if (cpus < 0)
+		return cpus;
+	s->mapping_room = mappings;
+	s->rule_room = MSP_RULE_ROOM;
+	err = bpf_map__set_max_entries(skel->maps.walks, cpus);
+	if (!err)
+		err = bpf_map__set_max_entries(skel->maps.mappings, mappings);
+	if (!err)
+		err = bpf_map__set_max_entries(skel->maps.rules, s->rule_room);
+	if (!err)
+		err = bpf_map__set_max_entries(skel->maps.ring, MSP_RING_SIZE);
+	return err;
+}
+
+/* Maps of which the values are written by plain stores. */
+static int map_tables(struct msp_sampler *s)
+{
+	int mfd = bpf_map__fd(s->skel->maps.mappings), rfd = bpf_map__fd(s->skel->maps.rules);
+
+	s->mappings = mmap(NULL, s->mapping_room * sizeof(*s->mappings), PROT_READ | PROT_WRITE,
+		MAP_SHARED, mfd, 0);
+	s->rules = mmap(NULL, s->rule_room * sizeof(*s->rules), PROT_READ | PROT_WRITE, MAP_SHARED,
+		rfd, 0);
+	if (s->mappings == MAP_FAILED || s->rules == MAP_FAILED)
+		return -errno;
+	s->rule_count = 1; /* rule 0: none */
+	return 0;
+}
+
+static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
+{
+	int err;
+
+	s->skel = sampler_bpf__open();
+	if (!s->skel)
+		return -errno;
+	s->skel->rodata->config.all = opts->all;
+	s->skel->rodata->config.kernel = opts->kernel;
+	err = size_maps(s, opts);
+	if (!err)
+		err = sampler_bpf__load(s->skel);
+	if (!err)
+		err = map_tables(s);
+	return err;
+}
+
+int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler **out, char *error,
+	size_t error_size)
+{
+	struct msp_sampler *s = calloc(1, sizeof(*s));
+	libbpf_print_fn_t old;
+	int err;
+
+	*out = NULL;
+	if (!s)
+		return MSP_E_NOMEM;
+	error[0] = 0;
+	s->rate = opts->rate;
+	s->stats_fd = -1;
+	load_log = error;
+	load_log_size = error_size;
+	raise_memlock();
+	old = libbpf_set_print(keep_message);
+	err = load(s, opts);
+	libbpf_set_print(old);
+	load_log = NULL;
+	if (!err) {
+		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), sampler_on_record, s, NULL);
+		err = s->ring ? 0 : -errno;
+	}
+	if (!err)
+		err = sampler_add_segment(s, opts->rows);
+	if (err) {
+		if (!error[0])
+			snprintf(error, error_size, "%s", strerror(-err));
+		error[strcspn(error, "\n")] = 0;
+		msp_sampler_close(s);
+		return sampler_error(err);
+	}
+	if (opts->stats)
+		s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	*out = s;
+	return 0;
+}
+
+void msp_sampler_close(struct msp_sampler *s)
+{
+	if (!s)
+		return;
+	msp_sampler_stop(s);
+	if (s->stats_fd >= 0)
+		close(s->stats_fd);
+	ring_buffer__free(s->ring);
+	sampler_free_tables(s);
+	sampler_bpf__destroy(s->skel);
+	free(s->links);
+	free(s);
+}
+
+/* ---- Triggers ---- */
+
+static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	return syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* Cycles where the machine counts them, else the software clock, in ns. */
+static void fill_attr(const struct msp_sampler *s, struct perf_event_attr *attr)
+{
+	memset(attr, 0, sizeof(*attr));
+	attr->size = sizeof(*attr);
+	if (s->hardware) {
+		attr->type = PERF_TYPE_HARDWARE;
+		attr->config = PERF_COUNT_HW_CPU_CYCLES;
+		attr->freq = 1;
+		attr->sample_freq = s->rate;
+	} else {
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_CPU_CLOCK;
+		attr->sample_period = 1000000000u / s->rate;
+	}
+}
+
+static void choose_clock(struct msp_sampler *s)
+{
+	struct perf_event_attr attr;
+	int fd;
+
+	if (s->clock_chosen)
+		return;
+	s->clock_chosen = true;
+	s->hardware = true;
+	fill_attr(s, &attr);
+	attr.disabled = 1;
+	fd = perf_open(&attr, 0, -1);
+	if (fd < 0)
+		s->hardware = false;
+	else
+		close(fd);
+}
+
+static int keep_link(struct msp_sampler *s, struct bpf_link *link)
+{
+	struct bpf_link **bigger;
+
+	if (s->link_count == s->link_room) {
+		s->link_room = s->link_room ? 2 * s->link_room : 16;
+		bigger = realloc(s->links, s->link_room * sizeof(*bigger));
+		if (!bigger) {
+			bpf_link__destroy(link);
+			return MSP_E_NOMEM;
+		}
+		s->links = bigger;
+	}
+	s->links[s->link_count++] = link;
+	return 0;
+}
+
+static int attach(struct msp_sampler *s, struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	struct bpf_link *link;
+	int fd = perf_open(attr, pid, cpu), err;
+
+	if (fd < 0)
+		return errno == ESRCH ? MSP_E_GONE : errno == ENODEV ? MSP_E_NOT_FOUND : sampler_error(-errno);
+	link = bpf_program__attach_perf_event(s->skel->progs.msp_on_event, fd);
+	if (!link) {
+		err = sampler_error(-errno);
+		close(fd);
+		return err;
+	}
+	return keep_link(s, link);
+}
+
+int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid)
+{
+	struct perf_event_attr attr;
+
+	choose_clock(s);
+	fill_attr(s, &attr);
+	attr.inherit = 1;
+	return attach(s, &attr, tid, -1);
+}
+
+int msp_sampler_attach_cpus(struct msp_sampler *s)
+{
+	struct perf_event_attr attr;
+	int cpus = libbpf_num_possible_cpus(), err, attached = 0;
+
+	choose_clock(s);
+	fill_attr(s, &attr);
+	for (int cpu = 0; cpu < cpus; cpu++) {
+		err = attach(s, &attr, -1, cpu);
+		if (err == MSP_E_NOT_FOUND)
+			continue; /* not online */
+		if (err)
+			return err;
+		attached++;
+	}
+	return attached ? 0 : MSP_E_NOT_FOUND;
+}
+
+bool msp_sampler_hardware(const struct msp_sampler *s)
+{
+	return s->hardware;
+}
+
+void msp_sampler_stop(struct msp_sampler *s)
+{
+	for (size_t i = 0; i < s->link_count; i++)
+		bpf_link__destroy(s->links[i]);
+	s->link_count = 0;
+}
+
+/* ---- Records ---- */
+
+int sampler_on_record(void *ctx, void *data, size_t size)
+{
+	struct msp_sampler *s = ctx;
+	const struct msp_sample *sample = data;
+	const struct msp_event *event = data;
+
+	if (sample->kind != MSP_RECORD_SAMPLE)
+		return s->handlers->event(s->handlers->ctx, event);
+	if (size < sizeof(*sample) + sample->frame_count * sizeof(struct msp_raw_frame))
+		return 0;
+	return s->handlers->sample(s->handlers->ctx, sample, (const struct msp_raw_frame *)(sample + 1));
+}
+
+int msp_sampler_consume(struct msp_sampler *s, const struct msp_sampler_handlers *handlers)
+{
+	s->handlers = handlers;
+	return ring_buffer__consume(s->ring);
+}
+
+int msp_sampler_fd(const struct msp_sampler *s)
+{
+	return ring_buffer__epoll_fd(s->ring);
+}
+
+uint64_t msp_sampler_counter(const struct msp_sampler *s, enum msp_counter which)
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint64_t *values, sum = 0;
+	uint32_t key = which;
+
+	values = calloc(cpus > 0 ? cpus : 1, sizeof(*values));
+	if (!values)
+		return 0;
+	if (!bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.counters), &key, values))
+		for (int i = 0; i < cpus; i++)
+			sum += values[i];
+	free(values);
+	return sum;
+}
+
+uint64_t msp_sampler_run_ns(const struct msp_sampler *s)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(s->skel->progs.msp_on_event), &info, &size))
+		return 0;
+	return info.run_cnt ? info.run_time_ns / info.run_cnt : 0;
+}

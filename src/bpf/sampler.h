@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel host's loader: tables go in, samples come out. One thread. */
+#ifndef MSP_BPF_SAMPLER_H
+#define MSP_BPF_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "bpf/records.h"
+#include "elf/elf.h"
+
+struct msp_sampler;
+
+struct msp_sampler_options {
+	uint32_t rate;       /* samples a second of CPU time, for each thread */
+	bool all;            /* every process that an event meets, known or not */
+	bool kernel;         /* with kernel frames */
+	bool stats;          /* measure the program's run time */
+	uint32_t rows;       /* unwind rows expected; more can follow */
+	uint32_t mappings;   /* room for executable mappings of all processes together; 0: 65536 */
+};
+
+/*
+ * Loads the BPF program. On failure error[] has the reason in words.
+ * MSP_E_PERMISSION: BPF is not allowed here; MSP_E_UNSUPPORTED: the kernel
+ * cannot run the program.
+ */
+int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler **out, char *error,
+		     size_t error_size);
+void msp_sampler_close(struct msp_sampler *s);
+
+/* Tables. Images must be added before a process that maps them is set. */
+int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index, const struct msp_lj_layout *layout);
+int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct msp_unwind_table *table,
+			  uint32_t layout);
+/* Replaces what is known of a process. mappings: sorted, files only. */
+int msp_sampler_set_process(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings,
+			    uint32_t count, const struct msp_bpf_process *builds);
+void msp_sampler_remove_process(struct msp_sampler *s, pid_t pid);
+
+/* Triggers. A thread's event is inherited by the threads and processes that it starts. */
+int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid);
+int msp_sampler_attach_cpus(struct msp_sampler *s);
+bool msp_sampler_hardware(const struct msp_sampler *s); /* cycles, not the software clock */
+
+typedef int (*msp_sample_fn)(void *ctx, const struct msp_sample *sample,
+			     const struct msp_raw_frame *frames);
+typedef int (*msp_event_fn)(void *ctx, const struct msp_event *event);
+struct msp_sampler_handlers {
+	msp_sample_fn sample;
+	msp_event_fn event;
+	void *ctx;
+};
+/* Hands out what is in the ring, without waiting. Returns the number of records, or a handler's negative value. */
+int msp_sampler_consume(struct msp_sampler *s, const struct msp_sampler_handlers *handlers);
+/* Becomes readable when an event (not a sample) was sent. */
+int msp_sampler_fd(const struct msp_sampler *s);
+
+/* Stops sampling; what is in the ring can still be consumed. */
+void msp_sampler_stop(struct msp_sampler *s);
+uint64_t msp_sampler_counter(const struct msp_sampler *s, enum msp_counter which);
+/* Mean run time of the program in ns, 0: not measured. */
+uint64_t msp_sampler_run_ns(const struct msp_sampler *s);
+
+#endif
