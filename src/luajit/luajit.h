@@ -91,27 +91,61 @@ int msp_lj_scan(const struct msp_lj_build *build, const struct msp_memory *mem, 
 
 /* ---- Names ---- */
 
-/* What identifies a prototype beyond its address; equal to the walker's hash (unwind/lua.h). */
+/*
+ * Names of the Lua functions of one VM. A function is named where it is
+ * defined, found in the bytecode of the function around it; where that is not
+ * there any more (the main chunk of a module, mostly), by the call site at
+ * which it was first seen. Not thread-safe. The target is only read.
+ *
+ * Memory is bounded: about 20 MiB of cache, 32 MiB of line information, 64 MiB
+ * of texts, 16 MiB of index, at 262,144 functions. Beyond that, functions that
+ * were not asked for lately are forgotten and read again if need be, and new
+ * chunks share the file "[too many chunks]".
+ */
 struct msp_lj_names; /* per VM: cache of prototypes, index of definitions */
 
+/* Valid as long as the names object, also when the function is gone. */
 struct msp_lj_function {
-	const char *name;    /* "handler", "M.f", "M:f", "main chunk", "anonymous"; owned by the names object */
-	const char *file;    /* chunk name, shortened like LuaJIT's short_src, '@' and '=' removed */
+	const char *name;    /* "handler", "M.f", "M:f", "main chunk", "anonymous" */
+	const char *file;    /* chunk name, shortened like LuaJIT's short_src, '@' and '=' removed;
+				never the same for two different chunk names */
 	const char *chunk;   /* chunk name as it is, possibly cut at 64 KiB */
-	uint32_t defined;    /* first line; 0 = main chunk */
+	uint32_t defined;    /* first line; 0 = main chunk, stripped, or built into the VM */
 	bool by_definition;  /* else from a call site, or none */
 };
 
 struct msp_lj_names *msp_lj_names_new(const struct msp_lj_build *build, const struct msp_memory *mem,
 				      uint64_t g);
+/* The same for a layout from elsewhere. NULL: out of memory, or the layout lacks GCproto's fields. */
+struct msp_lj_names *msp_lj_names_new_layout(const struct msp_lj_layout *layout,
+					     const struct msp_memory *mem, uint64_t g);
 void msp_lj_names_free(struct msp_lj_names *names);
 
 /*
- * The function of the prototype at pt with that identity. Reads the target at
- * the first call for an identity, then answers from memory. caller_pt and
- * caller_pos (0: unknown) are where it was called from: used for its name if
- * its definition cannot be found. MSP_E_GONE: the prototype that is at pt now
- * has another identity.
+ * Definitions are found by an index of the VM's memory. By itself it covers 64
+ * MiB around the global state and around the functions asked for. Better: the
+ * host adds the readable, writable, private mappings without a file before the
+ * first question, and again when they have changed (a range given before is
+ * known by its start). MSP_E_INVALID, MSP_E_LIMIT.
+ */
+int msp_lj_names_add_range(struct msp_lj_names *names, uint64_t start, uint64_t end);
+
+/*
+ * Builds the index, or builds it anew, for about budget_us microseconds; to be
+ * called again while it returns 0. 1: complete. Optional: without it,
+ * msp_lj_names_function() does it in bits of at most 50 ms, and never for more
+ * than a twentieth of the time.
+ */
+int msp_lj_names_index(struct msp_lj_names *names, uint64_t budget_us);
+
+/*
+ * The function of the prototype at pt with that identity (unwind/ident.h).
+ * Reads the target at the first call for an identity, then answers from
+ * memory. caller_pt and caller_pos (0: unknown) are where it was called from:
+ * the caller's prototype and the position of its call instruction. While the
+ * index is incomplete, a later call may have a better answer: names by
+ * definition replace others, never the other way round. MSP_E_GONE: the
+ * prototype that is at pt now has another identity, or there is none.
  */
 int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller_pt,
 			  uint32_t caller_pos, const struct msp_lj_function **out);

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the names part: who shares what. Internal to src/luajit/. */
+#ifndef MSP_LUAJIT_NAMES_H
+#define MSP_LUAJIT_NAMES_H
+
+#include "luajit/bytecode.h"
+#include "luajit/luajit.h"
+#include "luajit/proto.h"
+
+/* ---- Text (names_text.c) ---- */
+
+#define MSP_NAME_MAX 256	 /* a function's name, with its NUL */
+#define MSP_LABEL_MAX 288	 /* a chunk's label, with its NUL */
+#define MSP_CHUNK_MAX (64 << 10) /* of a chunk name this much is read */
+
+struct msp_text {
+	size_t len;
+	char s[MSP_NAME_MAX];
+};
+
+void msp_text_clear(struct msp_text *text);
+void msp_text_add(struct msp_text *text, const char *s); /* what does not fit is cut */
+void msp_text_add_key(struct msp_text *text, const char *key, char separator); /* ".f" or ["a b"] */
+void msp_text_add_index(struct msp_text *text, int index);		       /* "[3]" */
+
+uint64_t msp_hash_bytes(const void *data, size_t size);
+
+/* Label of a chunk name of len bytes, of which cap bytes are at chunk. Returns the label's length. */
+size_t msp_chunk_label(const char *chunk, size_t len, bool builtin, char label[MSP_LABEL_MAX]);
+
+/* Strings that live as long as the names object; each content once. */
+struct msp_intern {
+	char **slot;
+	size_t count, mask;
+	size_t bytes;
+};
+
+const char *msp_intern_add(struct msp_intern *intern, const char *s); /* NULL: out of memory */
+void msp_intern_free(struct msp_intern *intern);
+
+/* ---- Definitions (names_define.c) and call sites (names_site.c) ---- */
+
+/* Everything that looks at bytecode needs this much. */
+struct msp_bc_view {
+	const struct msp_lj_layout *layout;
+	const struct msp_memory *mem;
+	const struct msp_bc_set *set;
+	const struct msp_proto *pt;
+	uint32_t work; /* steps left: hostile bytecode must not take long */
+};
+
+#define MSP_VIEW_WORK 4000000u
+
+static inline struct msp_bc_ins msp_view_ins(const struct msp_bc_view *view, uint32_t pos)
+{
+	return msp_bc_decode(view->set, msp_proto_ins(view->pt, pos));
+}
+
+/* A string constant of the function, into buf; false if there is none. */
+bool msp_view_string(const struct msp_bc_view *view, uint32_t index, char buf[MSP_NAME_MAX]);
+/* The variable that lives in slot at pos, if it has a name. */
+bool msp_view_var(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_proto_var *out);
+/*
+ * The one instruction that can have put the value into slot that pos sees;
+ * false if there may be several, or none is known.
+ */
+bool msp_view_find_def(struct msp_bc_view *view, uint32_t pos, uint32_t slot, uint32_t *def);
+
+/* Position of the instruction in the parent that makes closures of the child; false: not its parent. */
+bool msp_define_find(const struct msp_bc_view *view, const struct msp_proto *child, uint32_t *pos);
+/* The name that the parent gives to what it makes at pos. False: none. */
+bool msp_define_name(struct msp_bc_view *view, const struct msp_proto *child, uint32_t pos,
+		     struct msp_text *out);
+/* The name by which the function is called at pos. False: none, or ambiguous. */
+bool msp_site_name(struct msp_bc_view *view, uint32_t pos, struct msp_text *out);
+
+/* ---- Index of parents (names_index.c) ---- */
+
+/* A stretch of memory that is scanned, from the inside out. */
+struct msp_span {
+	uint64_t seed;		     /* where it began */
+	uint64_t lo, hi;	     /* scanned so far */
+	uint64_t lo_limit, hi_limit; /* go no further */
+	bool given;		     /* a range from outside: may have holes, has an end */
+	uint8_t misses;		     /* unreadable stretches in a row */
+};
+
+struct msp_parent {
+	uint64_t child, parent; /* addresses; child 0 = free */
+};
+
+struct msp_lj_index {
+	struct msp_span *span;
+	size_t span_count;
+	struct msp_parent *parent;
+	size_t parent_count, parent_mask;
+	uint8_t *block;		      /* what is being scanned */
+	uint32_t passes;	      /* completed */
+	bool running;		      /* a pass is under way */
+	uint64_t pass_cost, pass_end; /* of the last pass, in microseconds */
+	uint64_t credit, credit_time; /* microseconds that requests may spend on scanning */
+	uint64_t bytes, protos;	      /* counters */
+};
+
+void msp_index_init(struct msp_lj_names *names);
+void msp_index_free(struct msp_lj_names *names);
+/* Address of the parent of child, as the index knows it; 0: none known. */
+uint64_t msp_index_parent(const struct msp_lj_names *names, uint64_t child);
+/* Scans around an address. False: there is no credit left for it. */
+bool msp_index_near(struct msp_lj_names *names, uint64_t addr, uint32_t size);
+/* Goes on with the pass, or begins one if it is time to, as long as the credit lasts. */
+void msp_index_run(struct msp_lj_names *names);
+
+/* ---- Cache (names.c) ---- */
+
+/* Line information of one function. */
+struct msp_lines {
+	uint32_t sizebc, firstline, numline;
+	uint8_t delta[];
+};
+
+struct msp_names_entry {
+	uint64_t pt, ident; /* ident 0 = free */
+	const struct msp_lj_function *fn;
+	struct msp_lines *lines; /* NULL: not kept */
+	uint32_t tried;		 /* passes of the index when its definition was last looked for */
+	bool settled, used;
+};
+
+/* A call site that gave a name: the second function seen there gets none. */
+struct msp_names_site {
+	uint64_t caller, pt, ident; /* caller 0 = free */
+	uint32_t pos;
+};
+
+#define MSP_NAMES_RECENT 16
+
+struct msp_lj_names {
+	struct msp_lj_layout layout;
+	const struct msp_bc_set *set; /* NULL: opcodes are not known */
+	struct msp_memory mem;
+	uint64_t g;
+
+	struct msp_names_entry *entry;
+	size_t entry_count, entry_mask;
+	size_t line_bytes;
+
+	struct msp_intern strings;
+	struct msp_lj_function **function; /* each content once */
+	size_t function_count, function_mask;
+	struct msp_label {
+		const char *label;
+		uint64_t chunk_hash;
+	} * label; /* who has a label */
+	size_t label_count, label_mask;
+
+	struct msp_names_site *site;
+	size_t site_count;
+
+	struct msp_proto recent[MSP_NAMES_RECENT]; /* parents and callers */
+	uint32_t recent_next;
+	char *chunk; /* MSP_CHUNK_MAX bytes */
+
+	struct msp_lj_index index;
+};
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is whose parent. A prototype has no link to the one it was defined in;
+ * the parent has its children among its constants. So memory is scanned, block
+ * by block, for prototypes with children: they cannot be mistaken, since each
+ * holds a pointer to its own inside. (The collector's object list leads to
+ * them too, but it is a chain through all objects of the VM, changing while it
+ * is walked.) The index may be stale: who uses an answer checks it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "luajit/names.h"
+#include "moonspy/moonspy.h"
+#include "unwind/ident.h"
+
+#define BLOCK (256u << 10)
+#define PAGE 4096u
+#define NEAR (128u << 10)	 /* around a prototype: what the same parser run made */
+#define SEED_REACH (64ull << 20) /* around a known address, where no ranges are known */
+#define SPANS_MAX 4096
+#define MISSES_MAX 8	       /* a hole is crossed in steps of up to a page shifted by this */
+#define PARENTS_MAX (1u << 20) /* 16 MiB at most; further children find no parent */
+#define ADDRESS_END (1ull << 47)
+#define CREDIT_MAX 50000   /* us that one request may spend */
+#define CREDIT_SHARE 20	   /* scanning takes at most 1/20 of the time */
+#define PASS_PAUSE 1000000 /* us between passes, at least */
+
+static uint64_t now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* ---- The map ---- */
+
+static struct msp_parent *parent_slot(struct msp_parent *parent, size_t mask, uint64_t child)
+{
+	size_t at = msp_ident_mix(0, child) & mask;
+
+	while (parent[at].child && parent[at].child != child)
+		at = (at + 1) & mask;
+	return &parent[at];
+}
+
+static int parent_grow(struct msp_lj_index *index)
+{
+	size_t mask = index->parent_mask ? index->parent_mask * 2 + 1 : 1023;
+	struct msp_parent *parent = calloc(mask + 1, sizeof(*parent));
+
+	if (!parent)
+		return MSP_E_NOMEM;
+	for (size_t i = 0; index->parent && i <= index->parent_mask; i++)
+		if (index->parent[i].child)
+			*parent_slot(parent, mask, index->parent[i].child) = index->parent[i];
+	free(index->parent);
+	index->parent = parent;
+	index->parent_mask = mask;
+	return 0;
+}
+
+static void parent_set(struct msp_lj_index *index, uint64_t child, uint64_t parent)
+{
+	struct msp_parent *slot;
+
+	if (index->parent_count * 4 >= index->parent_mask * 3) {
+		if (index->parent_mask >= PARENTS_MAX - 1 || parent_grow(index))
+			return;
+	}
+	slot = parent_slot(index->parent, index->parent_mask, child);
+	if (!slot->child)
+		index->parent_count++;
+	slot->child = child;
+	slot->parent = parent;
+}
+
+uint64_t msp_index_parent(const struct msp_lj_names *names, uint64_t child)
+{
+	const struct msp_lj_index *index = &names->index;
+
+	if (!index->parent)
+		return 0;
+	return parent_slot(index->parent, index->parent_mask, child)->parent;
+}
+
+/* ---- Scanning ---- */
+
+static void add_children(struct msp_lj_names *names, const struct msp_proto *pt)
+{
+	const struct msp_bc_view view = {.set = names->set, .pt = pt};
+
+	for (uint32_t i = 1; i < pt->sizebc; i++) {
+		struct msp_bc_ins ins = msp_view_ins(&view, i);
+		uint64_t child = ins.op == MSP_BC_FNEW ? msp_proto_kgc(pt, ins.d) : 0;
+
+		if (child && !(child & 7))
+			parent_set(&names->index, child, pt->addr);
+	}
+}
+
+/* A header with children was found: the rest of it may lie beyond the block. */
+static void add_parent(struct msp_lj_names *names, struct msp_proto *pt, uint8_t *at, size_t left)
+{
+	struct msp_proto whole;
+
+	names->index.protos++;
+	if (pt->sizept <= left) {
+		pt->data = at;
+		add_children(names, pt);
+	} else if (!msp_proto_read(&names->layout, &names->mem, pt->addr, &whole)) {
+		add_children(names, &whole);
+		msp_proto_free(&whole);
+	}
+}
+
+static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block, size_t size)
+{
+	const struct msp_lj_layout *layout = &names->layout;
+	_Alignas(8) uint8_t header[MSP_PROTO_HEADER_MAX] = {0};
+	size_t head = layout->pt_size, gct = layout->gc_gct;
+	struct msp_proto pt;
+
+	names->index.bytes += size;
+	for (size_t off = 0; off + head <= size; off += 8) {
+		if (block[off + gct] != MSP_GCT_PROTO)
+			continue;
+		memcpy(header, block + off, head);
+		if (msp_hdr_u8(header, layout->pt_flags) & MSP_PROTO_CHILD &&
+		    !msp_proto_parse(layout, header, addr + off, &pt))
+			add_parent(names, &pt, block + off, size - off);
+	}
+}
+
+/*
+ * Reads [addr, addr + size), and a header's size more so that none is lost
+ * between two blocks; scans it. Returns how much of it could be read: from the
+ * start, or from the end if backward.
+ */
+static uint32_t scan(struct msp_lj_names *names, uint64_t addr, uint32_t size, bool backward)
+{
+	uint32_t more = MSP_PROTO_HEADER_MAX;
+
+	while (size >= PAGE) {
+		if (!msp_read(&names->mem, addr, names->index.block, size + more)) {
+			scan_block(names, addr, names->index.block, size + more);
+			return size;
+		}
+		if (more && !msp_read(&names->mem, addr, names->index.block, size)) {
+			scan_block(names, addr, names->index.block, size);
+			return size;
+		}
+		if (backward)
+			addr += size - size / 2;
+		size /= 2;
+		more = backward ? more : 0;
+	}
+	return 0;
+}
+
+/* ---- Spans ---- */
+
+static void span_add(struct msp_lj_index *index, struct msp_span span)
+{
+	struct msp_span *grown;
+
+	if (index->span_count >= SPANS_MAX)
+		return;
+	if (!(index->span_count & (index->span_count - 1))) { /* full at 0 and at powers of two */
+		grown = realloc(index->span,
+				(index->span_count ? index->span_count * 2 : 1) * sizeof(*grown));
+		if (!grown)
+			return;
+		index->span = grown;
+	}
+	index->span[index->span_count++] = span;
+}
+
+/* All over again: what was the end of the memory around a seed may have moved. */
+static void span_rewind(struct msp_span *span)
+{
+	span->lo = span->hi = span->seed;
+	span->misses = 0;
+	if (span->given)
+		return;
+	span->lo_limit = span->seed > SEED_REACH ? span->seed - SEED_REACH : PAGE;
+	span->hi_limit = span->seed + SEED_REACH;
+}
+
+/* Memory around addr is to be scanned, unless a span reaches there anyway. */
+static void seed_add(struct msp_lj_index *index, uint64_t addr)
+{
+	struct msp_span span = {.seed = addr & ~(uint64_t)(PAGE - 1)};
+
+	if (!addr || addr >= ADDRESS_END)
+		return;
+	for (size_t i = 0; i < index->span_count; i++)
+		if (addr >= index->span[i].lo_limit && addr < index->span[i].hi_limit)
+			return;
+	span_rewind(&span);
+	span_add(index, span);
+}
+
+static uint32_t block_size(uint64_t left)
+{
+	return left < BLOCK ? left : BLOCK;
+}
+
+static void span_up(struct msp_lj_names *names, struct msp_span *span)
+{
+	uint32_t size = block_size(span->hi_limit - span->hi);
+	uint32_t got = scan(names, span->hi, size, false);
+
+	if (!got && !span->given) {
+		span->hi_limit = span->hi;
+		return;
+	}
+	if (!got) {
+		got = PAGE << span->misses;
+		got = got < size ? got : size;
+		span->misses += span->misses < MISSES_MAX;
+	} else {
+		span->misses = 0;
+	}
+	span->hi += got;
+}
+
+static void span_down(struct msp_lj_names *names, struct msp_span *span)
+{
+	uint32_t size = block_size(span->lo - span->lo_limit);
+	uint32_t got = scan(names, span->lo - size, size, true);
+
+	span->lo -= got;
+	if (!got)
+		span->lo_limit = span->lo;
+}
+
+/* One block more of a span. False: there is none left. */
+static bool span_step(struct msp_lj_names *names, struct msp_span *span)
+{
+	if (span->hi < span->hi_limit)
+		span_up(names, span);
+	else if (span->lo > span->lo_limit)
+		span_down(names, span);
+	else
+		return false;
+	return true;
+}
+
+static void pass_begin(struct msp_lj_index *index)
+{
+	for (size_t i = 0; i < index->span_count; i++)
+		span_rewind(&index->span[i]);
+	index->running = true;
+	index->pass_cost = 0;
+}
+
+/* Goes on for at most budget microseconds. True: the pass is complete. */
+static bool pass_run(struct msp_lj_names *names, uint64_t budget)
+{
+	struct msp_lj_index *index = &names->index;
+	uint64_t start = now_us(), now = start;
+	bool more = true;
+
+	while (more && now - start < budget) {
+		more = false;
+		for (size_t i = 0; i < index->span_count && !more; i++)
+			more = span_step(names, &index->span[i]);
+		now = now_us();
+	}
+	index->pass_cost += now - start;
+	if (more)
+		return false;
+	index->running = false;
+	index->passes++;
+	index->pass_end = now;
+	return true;
+}
+
+/* ---- What a request may spend ---- */
+
+static uint64_t credit(struct msp_lj_index *index)
+{
+	uint64_t now = now_us();
+
+	index->credit += (now - index->credit_time) / CREDIT_SHARE;
+	if (index->credit > CREDIT_MAX)
+		index->credit = CREDIT_MAX;
+	index->credit_time = now;
+	return index->credit;
+}
+
+static void spend(struct msp_lj_index *index, uint64_t since)
+{
+	uint64_t cost = now_us() - since;
+
+	index->credit -= cost < index->credit ? cost : index->credit;
+}
+
+bool msp_index_near(struct msp_lj_names *names, uint64_t addr, uint32_t size)
+{
+	uint64_t start = now_us();
+	uint64_t page = addr & ~(uint64_t)(PAGE - 1);
+
+	if (!names->set || !names->index.block || credit(&names->index) < 1000)
+		return false;
+	/* The parent is made after its children: mostly at a higher address. */
+	scan(names, page, NEAR, false);
+	if (size < NEAR)
+		scan(names, page + NEAR, NEAR, false);
+	else
+		scan(names, (addr + size) & ~(uint64_t)(PAGE - 1), NEAR, false);
+	if (page > NEAR)
+		scan(names, page - NEAR, NEAR, true);
+	seed_add(&names->index, addr);
+	spend(&names->index, start);
+	return true;
+}
+
+void msp_index_run(struct msp_lj_names *names)
+{
+	struct msp_lj_index *index = &names->index;
+	uint64_t budget = credit(index), start = now_us();
+	uint64_t pause = index->pass_cost * CREDIT_SHARE;
+
+	if (!names->set || !index->block || budget < 1000)
+		return;
+	if (!index->running) {
+		if (index->passes &&
+		    start - index->pass_end < (pause > PASS_PAUSE ? pause : PASS_PAUSE))
+			return;
+		pass_begin(index);
+	}
+	pass_run(names, budget);
+	spend(index, start);
+}
+
+void msp_index_init(struct msp_lj_names *names)
+{
+	struct msp_lj_index *index = &names->index;
+
+	index->block = malloc(BLOCK + MSP_PROTO_HEADER_MAX);
+	index->credit = CREDIT_MAX;
+	index->credit_time = now_us();
+	seed_add(index, names->g);
+}
+
+void msp_index_free(struct msp_lj_names *names)
+{
+	free(names->index.block);
+	free(names->index.span);
+	free(names->index.parent);
+}
+
+int msp_lj_names_add_range(struct msp_lj_names *names, uint64_t start, uint64_t end)
+{
+	struct msp_lj_index *index = &names->index;
+	size_t kept = 0;
+
+	start = (start + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	end &= ~(uint64_t)(PAGE - 1);
+	if (start >= end || end > ADDRESS_END)
+		return MSP_E_INVALID;
+	for (size_t i = 0; i < index->span_count; i++) {
+		struct msp_span *span = &index->span[i];
+
+		if (span->given && span->seed == start && span->hi_limit == end)
+			return 0;
+		/* A seed of our own in there, or an older state of this range, is covered by it. */
+		if (span->seed < start || span->seed >= end)
+			index->span[kept++] = *span;
+	}
+	index->span_count = kept;
+	if (index->span_count >= SPANS_MAX)
+		return MSP_E_LIMIT;
+	span_add(index, (struct msp_span){.seed = start,
+					  .lo = start,
+					  .hi = start,
+					  .lo_limit = start,
+					  .hi_limit = end,
+					  .given = true});
+	return 0;
+}
+
+int msp_lj_names_index(struct msp_lj_names *names, uint64_t budget_us)
+{
+	struct msp_lj_index *index = &names->index;
+
+	if (!names->set || !index->block)
+		return MSP_E_UNSUPPORTED;
+	if (!index->running)
+		pass_begin(index);
+	return pass_run(names, budget_us) ? 1 : 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking at bytecode: variables, reaching definitions, and the name at a call site. */
+#include <string.h>
+
+#include "luajit/names.h"
+
+#define JUMP_REACH 32769 /* no jump leads further */
+
+bool msp_view_string(const struct msp_bc_view *view, uint32_t index, char buf[MSP_NAME_MAX])
+{
+	uint64_t ref = msp_proto_kgc(view->pt, index);
+	uint32_t len;
+
+	return ref && !msp_lj_string_read(view->layout, view->mem, ref, buf, MSP_NAME_MAX, &len) &&
+	       len > 0;
+}
+
+bool msp_view_var(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_proto_var *out)
+{
+	return msp_proto_var(view->pt, pos, slot, out, &view->work) && out->name;
+}
+
+/* Does the instruction write, or may it have written, the slot? */
+static bool writes(const struct msp_bc_ins *ins, uint32_t slot)
+{
+	switch (msp_bc_mode(ins->op)) {
+	case MSP_BC_DST:
+	case MSP_BC_TEST:
+		return ins->a == slot;
+	case MSP_BC_BASE:
+		return slot >= ins->a;
+	case MSP_BC_NILS:
+		return slot >= ins->a && slot <= ins->d;
+	default:
+		return false;
+	}
+}
+
+/* Can control get into (def, pos] other than through def? */
+static bool entered_elsewhere(struct msp_bc_view *view, uint32_t def, uint32_t pos)
+{
+	uint32_t first = def > JUMP_REACH ? def - JUMP_REACH : 1;
+	uint32_t last = pos + JUMP_REACH < view->pt->sizebc ? pos + JUMP_REACH : view->pt->sizebc;
+
+	for (uint32_t i = first; i < last; i++) {
+		struct msp_bc_ins ins;
+		int64_t target;
+
+		if (i == def) {
+			i = pos > def ? pos - 1 : def; /* jumps inside the stretch are its own */
+			continue;
+		}
+		if (!view->work)
+			return true;
+		view->work--;
+		ins = msp_view_ins(view, i);
+		if (!msp_bc_is_jump(ins.op))
+			continue;
+		target = msp_bc_target(&ins, i);
+		if (target > def && target <= pos)
+			return true;
+	}
+	return false;
+}
+
+bool msp_view_find_def(struct msp_bc_view *view, uint32_t pos, uint32_t slot, uint32_t *def)
+{
+	for (uint32_t i = pos; i-- > 1 && view->work; view->work--) {
+		struct msp_bc_ins ins = msp_view_ins(view, i);
+
+		if (!writes(&ins, slot))
+			continue;
+		*def = i;
+		return msp_bc_mode(ins.op) == MSP_BC_DST && !entered_elsewhere(view, i, pos);
+	}
+	return false;
+}
+
+/* A name for the function in slot, as the instruction at pos finds it. */
+static bool callee_name(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_text *out)
+{
+	struct msp_proto_var var;
+	struct msp_bc_ins ins;
+	char buf[MSP_NAME_MAX];
+	const char *name;
+	uint32_t def;
+
+	for (int moves = 0; moves < 4; moves++) {
+		if (msp_view_var(view, pos, slot, &var)) {
+			/* Through a parameter comes anything: its name says nothing. */
+			if (slot < view->pt->numparams)
+				return false;
+			msp_text_add(out, var.name);
+			return true;
+		}
+		if (!msp_view_find_def(view, pos, slot, &def))
+			return false;
+		ins = msp_view_ins(view, def);
+		switch (ins.op) {
+		case MSP_BC_MOV:
+			pos = def;
+			slot = ins.d;
+			continue;
+		case MSP_BC_UGET:
+			name = msp_proto_uvname(view->pt, ins.d);
+			msp_text_add(out, name ? name : "");
+			return out->len > 0;
+		case MSP_BC_GGET:
+		case MSP_BC_TGETS:
+			if (!msp_view_string(view, ins.op == MSP_BC_GGET ? ins.d : ins.c, buf))
+				return false;
+			msp_text_add_key(out, buf, '.');
+			return true;
+		default:
+			return false;
+		}
+	}
+	return false;
+}
+
+bool msp_site_name(struct msp_bc_view *view, uint32_t pos, struct msp_text *out)
+{
+	struct msp_bc_ins ins;
+
+	msp_text_clear(out);
+	if (!pos || pos >= view->pt->sizebc)
+		return false;
+	ins = msp_view_ins(view, pos);
+	/* An iterator's slot holds what "for ... in" made of an expression: no name there. */
+	if (!msp_bc_is_call(ins.op) || ins.op == MSP_BC_ITERC || ins.op == MSP_BC_ITERN)
+		return false;
+	return callee_name(view, pos, ins.a, out);
+}
