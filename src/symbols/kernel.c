@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel's symbol table, from /proc/kallsyms. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbols/symbols.h"
+
+struct kernel_symbol {
+	uint64_t addr;
+	uint32_t name;   /* offsets into text */
+	uint32_t module; /* 0: the kernel itself */
+};
+
+struct msp_kernel_symbols {
+	struct kernel_symbol *symbol;
+	size_t count, room;
+	char *text;
+	size_t used, size;
+};
+
+static uint32_t keep_text(struct msp_kernel_symbols *k, const char *text)
+{
+	size_t length = strlen(text) + 1;
+	char *bigger;
+
+	if (k->used + length > k->size) {
+		k->size = k->size * 2 + length + 4096;
+		bigger = realloc(k->text, k->size);
+		if (!bigger)
+			return 0;
+		k->text = bigger;
+	}
+	memcpy(k->text + k->used, text, length);
+	k->used += length;
+	return k->used - length;
+}
+
+static bool add_symbol(struct msp_kernel_symbols *k, uint64_t addr, const char *name, const char *module)
+{
+	struct kernel_symbol *bigger;
+
+	if (k->count == k->room) {
+		k->room = k->room ? 2 * k->room : 65536;
+		bigger = realloc(k->symbol, k->room * sizeof(*bigger));
+		if (!bigger)
+			return false;
+		k->symbol = bigger;
+	}
+	k->symbol[k->count].addr = addr;
+	k->symbol[k->count].name = keep_text(k, name);
+	k->symbol[k->count].module = module[0] ? keep_text(k, module) : 0;
+	k->count++;
+	return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct kernel_symbol *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* "ffffffff81000000 T _stext" or "ffffffffc0000000 t f	[module]" */
+static void read_symbols(struct msp_kernel_symbols *k, FILE *in)
+{
+	char line[1024], name[512], module[128], type;
+	unsigned long long addr;
+
+	while (fgets(line, sizeof(line), in)) {
+		module[0] = 0;
+		if (sscanf(line, "%llx %c %511s [%127[^]]]", &addr, &type, name, module) < 3 || !addr)
+			continue;
+		if (!strchr("tTwW", type))
+			continue;
+		if (!add_symbol(k, addr, name, module))
+			break;
+	}
+}
+
+struct msp_kernel_symbols *msp_kernel_symbols_load(void)
+{
+	struct msp_kernel_symbols *k = calloc(1, sizeof(*k));
+	FILE *in = fopen("/proc/kallsyms", "re");
+
+	if (k && in) {
+		keep_text(k, "kernel");
+		read_symbols(k, in);
+	}
+	if (in)
+		fclose(in);
+	if (!k || !k->count) {
+		msp_kernel_symbols_free(k);
+		return NULL;
+	}
+	qsort(k->symbol, k->count, sizeof(*k->symbol), by_address);
+	return k;
+}
+
+void msp_kernel_symbols_free(struct msp_kernel_symbols *k)
+{
+	if (!k)
+		return;
+	free(k->symbol);
+	free(k->text);
+	free(k);
+}
+
+bool msp_kernel_symbol(const struct msp_kernel_symbols *k, uint64_t addr, const char **name,
+	const char **module)
+{
+	size_t lo = 0, hi = k ? k->count : 0, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (k->symbol[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return false;
+	*name = k->text + k->symbol[lo - 1].name;
+	*module = k->text + k->symbol[lo - 1].module;
+	return true;
+}

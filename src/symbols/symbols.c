@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "moonspy/moonspy.h"
+#include "symbols/symbols.h"
+
+struct msp_symbols {
+	struct msp_space *space;
+	const struct msp_kernel_symbols *kernel;
+	char text[128];
+};
+
+int msp_symbols_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbols **out)
+{
+	struct msp_symbols *s = calloc(1, sizeof(*s));
+
+	*out = s;
+	if (!s)
+		return MSP_E_NOMEM;
+	s->space = space;
+	s->kernel = kernel;
+	return 0;
+}
+
+void msp_symbols_free(struct msp_symbols *symbols)
+{
+	free(symbols);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static void name_kernel(struct msp_symbols *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+{
+	const char *name, *module;
+
+	out->kind = MSP_FRAME_KERNEL;
+	out->address = raw->addr;
+	out->object = "[kernel]";
+	/* of a return address, the call before it counts */
+	if (!msp_kernel_symbol(s->kernel, raw->addr - !!(raw->flags & MSP_RAWF_RETURN), &name, &module))
+		return;
+	out->name = name;
+	if (strcmp(module, "kernel")) {
+		snprintf(s->text, sizeof(s->text), "[%s]", module);
+		out->object = s->text;
+	}
+}
+
+/* The image of a native frame, NULL if it is not known. */
+static struct msp_image *image_of(struct msp_symbols *s, uint32_t index)
+{
+	const struct msp_image_entry *entry = msp_images_get(msp_space_images(s->space), index);
+
+	return entry ? entry->image : NULL;
+}
+
+static void name_native(struct msp_symbols *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+{
+	struct msp_image *image = image_of(s, raw->image);
+	struct msp_symbol symbol;
+
+	out->kind = MSP_FRAME_NATIVE;
+	out->address = raw->ident;
+	if (!image)
+		return;
+	out->address = raw->ident + msp_image_min_vaddr(image);
+	out->object = base_name(msp_image_name(image));
+	if (!msp_image_symbol(image, raw->ident, &symbol))
+		out->name = symbol.name;
+}
+
+/* A C function known by its address only. */
+static void name_cfunction(struct msp_symbols *s, uint64_t addr, struct msp_frame *out)
+{
+	const struct msp_mapping *map = msp_space_find(s->space, addr);
+	struct msp_raw_frame raw = {.addr = addr};
+
+	if (map && map->image) {
+		raw.ident = addr - map->base;
+		raw.image = map->image;
+		name_native(s, &raw, out);
+	}
+	out->kind = MSP_FRAME_CFUNCTION;
+}
+
+/* Does the native frame just inside of a C function's Lua frame show that function already? */
+static bool shown_already(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t i)
+{
+	struct msp_image *image;
+	struct msp_symbol symbol;
+	const struct msp_mapping *map = msp_space_find(s->space, raw[i].addr);
+
+	/* the VM frame stands between them */
+	if (i < 2 || raw[i - 1].kind != MSP_RAW_VM || raw[i - 2].kind != MSP_RAW_NATIVE || !map ||
+		map->image != raw[i - 2].image)
+		return false;
+	image = image_of(s, map->image);
+	return image && !msp_image_symbol(image, raw[i - 2].ident, &symbol) &&
+	       symbol.addr == raw[i].addr - map->base;
+}
+
+static const struct msp_image_entry *build_of(struct msp_symbols *s, uint32_t layout)
+{
+	return layout ? msp_images_by_layout(msp_space_images(s->space), layout - 1) : NULL;
+}
+
+/* The VM frame that a Lua frame belongs to: the nearest one towards the leaf. */
+static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t i)
+{
+	while (i--)
+		if (raw[i].kind == MSP_RAW_VM)
+			return &raw[i];
+	return NULL;
+}
+
+static int name_gone(struct msp_frame *out)
+{
+	out->name = "[function gone]";
+	return MSP_E_GONE;
+}
+
+static int name_lua(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t n, size_t i,
+	struct msp_frame *out)
+{
+	const struct msp_raw_frame *vm_frame = vm_of(raw, i), *f = &raw[i];
+	const struct msp_raw_frame *caller = i + 1 < n && raw[i + 1].kind == MSP_RAW_LUA ? f + 1 : NULL;
+	const struct msp_vm *vm;
+	struct msp_lj_names *names;
+	const struct msp_lj_function *function;
+
+	out->kind = f->flags & MSP_RAWF_INLINED ? MSP_FRAME_INLINED
+		    : f->flags & MSP_RAWF_JIT	? MSP_FRAME_JIT
+						: MSP_FRAME_LUA;
+	out->certain = !(f->flags & MSP_RAWF_GUESS);
+	out->trace = f->trace;
+	vm = vm_frame ? msp_space_vm_at(s->space, f->image - 1, vm_frame->addr) : NULL;
+	names = vm ? msp_space_vm_names(s->space, vm) : NULL;
+	if (!names)
+		return name_gone(out);
+	if (msp_lj_names_function(names, f->addr, f->ident, caller ? caller->addr : 0,
+		    caller && !(caller->flags & MSP_RAWF_NOPC) ? caller->pos : 0, &function))
+		return name_gone(out);
+	out->name = function->name;
+	out->file = function->file;
+	out->defined = function->defined;
+	if (!(f->flags & MSP_RAWF_NOPC))
+		out->line = msp_lj_names_line(names, f->addr, f->ident, f->pos);
+	return 0;
+}
+
+static void name_fast(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+{
+	const struct msp_image_entry *build = build_of(s, f->image);
+
+	out->kind = MSP_FRAME_FAST;
+	out->name = build && build->build ? msp_lj_build_ff_name(build->build, f->pos) : NULL;
+	if (!out->name) {
+		snprintf(s->text, sizeof(s->text), "fast function %u", f->pos);
+		out->name = s->text;
+	}
+}
+
+static void name_vm(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+{
+	struct msp_raw_frame native = {.addr = f->ident, .ident = f->ident, .image = f->pos};
+
+	if (f->flags & MSP_RAWF_JIT) {
+		snprintf(s->text, sizeof(s->text), "[trace %u]", f->trace);
+		out->kind = MSP_FRAME_NATIVE;
+		out->name = s->text;
+	} else {
+		name_native(s, &native, out);
+		out->name = "[luajit vm]";
+	}
+	out->vm = true;
+}
+
+static void name_error(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+{
+	static const char *const reason[] = {
+#define _(id, text) text,
+		MSP_ERROR_REASONS(_)
+#undef _
+	};
+
+	out->kind = MSP_FRAME_ERROR;
+	out->name = s->text;
+	if (f->pos == MSP_ERR_TRUNCATED)
+		snprintf(s->text, sizeof(s->text), "[truncated]");
+	else
+		snprintf(s->text, sizeof(s->text), "[error: %s]",
+			f->pos < MSP_ERROR_REASON_COUNT ? reason[f->pos] : "unknown");
+}
+
+static void name_state(const struct msp_raw_frame *f, struct msp_frame *out)
+{
+	static const char *const text[] = {
+#define _(id, name) name,
+		MSP_STATES(_)
+#undef _
+	};
+
+	out->kind = MSP_FRAME_STATE;
+	out->name = f->pos < MSP_STATE_COUNT ? text[f->pos] : "[state]";
+}
+
+int msp_symbols_frame(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t n, size_t i,
+	struct msp_frame *out)
+{
+	const struct msp_raw_frame *f = &raw[i];
+
+	memset(out, 0, sizeof(*out));
+	out->certain = true;
+	switch (f->kind) {
+	case MSP_RAW_KERNEL:
+		name_kernel(s, f, out);
+		return 0;
+	case MSP_RAW_NATIVE:
+		name_native(s, f, out);
+		return 0;
+	case MSP_RAW_LUA:
+		return name_lua(s, raw, n, i, out);
+	case MSP_RAW_FAST:
+		name_fast(s, f, out);
+		return 0;
+	case MSP_RAW_CFUNC:
+		if (shown_already(s, raw, i))
+			return 1;
+		name_cfunction(s, f->addr, out);
+		return 0;
+	case MSP_RAW_VM:
+		name_vm(s, f, out);
+		return 0;
+	case MSP_RAW_STATE:
+		name_state(f, out);
+		return 0;
+	default:
+		name_error(s, f, out);
+		return 0;
+	}
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Raw frames to names. One object a process; one thread. */
+#ifndef MSP_SYMBOLS_H
+#define MSP_SYMBOLS_H
+
+#include "profile/frame.h"
+#include "target/space.h"
+#include "unwind/frame.h"
+
+/* The kernel's symbols, shared by all processes. NULL is allowed everywhere: then only addresses. */
+struct msp_kernel_symbols;
+/* Reads /proc/kallsyms. NULL: not readable, or the addresses are hidden. */
+struct msp_kernel_symbols *msp_kernel_symbols_load(void);
+void msp_kernel_symbols_free(struct msp_kernel_symbols *symbols);
+/* Name and module ("kernel" for the kernel itself) of an address; false if unknown. */
+bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, const char **name,
+	const char **module);
+
+struct msp_symbols;
+
+/* Does not own space and kernel; they live longer. */
+int msp_symbols_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbols **out);
+void msp_symbols_free(struct msp_symbols *symbols);
+
+/*
+ * Names raw[i] of a stack raw[0..n), leaf first. Returns 0; 1 if this frame is
+ * not to be shown (the C function of a Lua frame that the native frame above
+ * it shows already); MSP_E_GONE if a Lua function could not be named because
+ * it is not there any more: *out is then a frame that says so. Strings in *out
+ * are good until the next call.
+ */
+int msp_symbols_frame(struct msp_symbols *symbols, const struct msp_raw_frame *raw, size_t n, size_t i,
+	struct msp_frame *out);
+
+#endif
