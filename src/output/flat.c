@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "moonspy/moonspy.h"
 #include "output/output.h"
@@ -11,7 +12,9 @@ struct flattener {
 	const struct msp_profile *profile;
 	struct msp_tree tree; /* of profile */
 	struct msp_profile *flat;
-	uint32_t *frames, *nodes; /* of profile -> of flat, for the group at hand */
+	uint32_t *frames, *nodes; /* of profile -> of flat, nodes for the group at hand */
+	uint32_t *mapped;	  /* the nodes that are, to begin the next group without them */
+	uint32_t n_mapped;
 	char *text;
 	size_t room;
 	bool kinds, processes;
@@ -109,6 +112,7 @@ static int map_node(struct flattener *f, uint32_t node)
 		if (made < 0)
 			return (int)made;
 		f->nodes[next] = (uint32_t)made;
+		f->mapped[f->n_mapped++] = next;
 		node = next;
 	}
 	return 0;
@@ -120,6 +124,7 @@ static int add_counts(struct flattener *f)
 	uint32_t root = 0, empty = 0;
 	int err = 0;
 
+	memset(f->nodes, 0xff, f->tree.n_nodes * sizeof(*f->nodes));
 	for (uint32_t i = 0; !err && i < f->tree.n_counts; i++) {
 		const struct msp_count *c = &f->tree.counts[i];
 		uint32_t node;
@@ -128,9 +133,8 @@ static int add_counts(struct flattener *f)
 			uint32_t before = root;
 
 			err = thread_root(f, c->thread, &root);
-			if (i == 0 || root != before)
-				for (uint32_t j = 0; j < f->tree.n_nodes; j++)
-					f->nodes[j] = UINT32_MAX;
+			while (root != before && f->n_mapped)
+				f->nodes[f->mapped[--f->n_mapped]] = UINT32_MAX;
 			f->nodes[0] = root;
 		}
 		if (!err && c->node)
@@ -169,11 +173,13 @@ int msp_flat_make(const struct msp_profile *profile, bool kinds, struct msp_flat
 	f.flat = msp_profile_new();
 	f.frames = calloc((size_t)f.tree.n_frames + 1, sizeof(*f.frames));
 	f.nodes = calloc(f.tree.n_nodes, sizeof(*f.nodes));
-	if (f.flat && f.frames && f.nodes && !(err = flatten(&f)))
+	f.mapped = calloc(f.tree.n_nodes, sizeof(*f.mapped));
+	if (f.flat && f.frames && f.nodes && f.mapped && !(err = flatten(&f)))
 		err = msp_profile_tree(f.flat, &out->tree);
 	free(f.text);
 	free(f.frames);
 	free(f.nodes);
+	free(f.mapped);
 	msp_tree_free(&f.tree);
 	out->profile = f.flat;
 	if (err)

@@ -7,5 +7,6 @@
 
 int msp_write_folded(const struct msp_profile *profile, FILE *out);
 int msp_write_json(const struct msp_profile *profile, FILE *out);
+int msp_write_msp(const struct msp_profile *profile, FILE *out);
 
 #endif

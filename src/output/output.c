@@ -8,6 +8,7 @@
 static const struct msp_format formats[] = {
 	{"folded", {".folded", ".collapsed"}, .write = msp_write_folded},
 	{"json", {".json"}, .exact = true, .write = msp_write_json},
+	{"msp", {".msp"}, .raw = true, .write = msp_write_msp},
 };
 
 const struct msp_format *msp_format_at(size_t i)

@@ -45,6 +45,7 @@ struct msp_profile {
 	uint16_t *depths; /* of nodes */
 	uint32_t n_nodes, nodes_room, depths_room;
 	struct msp_table node_table;
+	struct msp_table stack_table; /* the nodes at which stacks that were added end */
 	struct msp_thread *threads;
 	uint32_t n_threads, threads_room;
 	struct msp_table thread_table;
@@ -54,9 +55,6 @@ struct msp_profile {
 	struct msp_meta *meta;
 	uint32_t n_meta, meta_room;
 	struct msp_quality quality;
-	/* The stack added last: the next one mostly begins the same way. */
-	uint32_t *last_ids, *last_nodes;
-	uint32_t n_last, last_room, last_nodes_room;
 };
 
 /* The profile's copy of text, NULL for NULL. Negative: error code. */
