@@ -20,6 +20,7 @@ is a set of calls, any other line starts with a keyword.
                         stand for common pieces (see PIECES)
   root-native REGEX     the same for stacks without any Lua frame (default: anything that
                         begins like a thread)
+  between A B REGEX     the native frames between A and its callee B
   entry NAME...         legal outermost Lua functions
   builtin NAME...       fast and C functions that every Lua function may call;
                         they call nothing unless an arrow says so
@@ -31,6 +32,8 @@ is a set of calls, any other line starts with a keyword.
   min NAME PERCENT      at least this share of samples holds NAME
   native PERCENT        at most this share of samples has no Lua frame (1)
   alias NAME NAME...    further names of a fast function
+  also NAME OTHER...    the function that the source calls NAME may be printed as OTHER too
+  generated NAME...     functions that no source file defines
   truncated             stacks deeper than the recorder's limit are expected
 """
 import os
@@ -44,6 +47,9 @@ PIECES = {
     # First function of the process up to and with main(); of a stripped program only offsets.
     "start": r"(?:_start \([^;]*\)|%s);(?:__libc_start_main[^ ;]* \([^;]*\)|%s);"
              r"(?:(?:__libc_start_call_main \([^;]*\)|%s);)?(?:main \([^;]*\)|%s)" % ((ANON,) * 4),
+    # Before main() runs, and after it has returned.
+    "around": r"[^;]*(?: \(ld-linux[^;]*\)|ld-linux[^;]*)(?:;[^;]+)*|(?:_start \([^;]*\)|%s);__libc_start_main[^;]*(?:;[^;]+)*"
+              % ANON,
     # First function of a POSIX thread.
     "thread": r"(?:(?:__clone3?|clone3?|__GI___clone3?) \([^;]*\)|%s);(?:start_thread \([^;]*\)|%s)"
               % (ANON, ANON),
@@ -71,12 +77,14 @@ class Graph:
         self.native = 1.0
         self.aliases = {}
         self.truncated = False
-        self.sources = []
+        self.between, self.also = {}, {}
+        self.sources, self.generated = [], set()
         self.definitions = {}  # (file, line) -> name
         self.lines = {}        # (file, first line) -> last line
         self._read(path, 0)
         if not self.native_roots:
             self.native_roots = [piece("{start}{more}"), piece("{thread}{more}")]
+        self.native_roots.append(piece("{around}"))
         self._index_sources()
         self.reach = {}
 
@@ -113,6 +121,9 @@ class Graph:
             self.roots.append(piece(rest))
         elif word == "root-native":
             self.native_roots.append(piece(rest))
+        elif word == "between":
+            caller, callee, regex = rest.split(None, 2)
+            self.between[(canonical(caller), canonical(callee))] = piece(regex)
         elif word == "entry":
             self.entries.update(names)
         elif word == "builtin":
@@ -137,6 +148,10 @@ class Graph:
         elif word == "alias":
             for name in names[1:]:
                 self.aliases[name] = names[0]
+        elif word == "also":
+            self.also.setdefault(names[0], set()).update(names[1:])
+        elif word == "generated":
+            self.generated.update(names)
         elif word == "truncated":
             self.truncated = True
         else:
@@ -185,7 +200,7 @@ class Graph:
 
     def lint(self):
         """Complaints about names that no source defines, and functions nothing reaches."""
-        known = set(self.definitions.values())
+        known = set(self.definitions.values()) | self.generated
         unknown = [name for name in self.functions()
                    if name != MAIN and name not in known and not is_builtin(name)]
         out = ["%s: no source defines it" % name for name in sorted(unknown)]
@@ -238,4 +253,4 @@ def is_builtin(name):
 BARE_BUILTINS = set("""assert collectgarbage dofile error gcinfo getfenv getmetatable ipairs ipairs_aux load
 loadfile loadstring module newproxy next pairs pcall print rawequal rawget rawlen rawset require select setfenv
 setmetatable tonumber tostring type unpack xpcall""".split())
-BUILTIN_TABLES = {"string", "table", "math", "coroutine", "io", "os", "debug", "jit", "bit", "ffi", "package"}
+BUILTIN_TABLES = {"string", "table", "math", "coroutine", "io", "os", "debug", "jit", "bit", "ffi", "package", "buffer"}

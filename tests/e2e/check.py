@@ -128,9 +128,9 @@ def read_folded(text):
 
 
 def read_profile(path):
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
     try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
         if text.lstrip().startswith("{"):
             return read_json(json.loads(text))
         return read_folded(text)
@@ -158,6 +158,8 @@ class Checker:
         known = any(base == file for file, _ in graph.definitions)
         if known and expected is None:
             return name, "no function is defined at %s:%s" % (base, frame.defined)
+        if name in graph.also.get(expected, ()):
+            name = expected
         if known and expected != name:
             return name, "%s:%s defines %s, not %s" % (base, frame.defined, expected, name)
         last = graph.lines.get((base, frame.defined))
@@ -220,6 +222,7 @@ class Checker:
         for i in range(len(names) - 1):
             why = self.call_fault(names[i], names[i + 1], len(groups[i + 1]), lua[i].kind,
                                   i + 2 == len(names))
+            why = why or self.between_fault(names[i], names[i + 1], groups[i + 1])
             if why:
                 return why
         if len(groups[-1]) > MAX_LEAF_NATIVE and names:
@@ -244,6 +247,13 @@ class Checker:
         if native > MAX_BETWEEN_NATIVE:
             return "%d native frames between %s and %s" % (native, caller, callee)
         return None
+
+    def between_fault(self, caller, callee, group):
+        regex = self.graph.between.get((caller, callee))
+        text = ";".join(frame.text() for frame in group)
+        if regex is None or self.lua_only or regex.fullmatch(text):
+            return None
+        return "between %s and %s: %s" % (caller, callee, text)
 
     def count_fault(self, names):
         counts = collections.Counter(names)

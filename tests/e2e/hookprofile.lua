@@ -36,19 +36,28 @@ end
 
 -- Names of Lua functions, by where they are defined.
 local definitions = {}
-local function names_of(source)
-  local path = source:match("^@(.*)")
-  if not path then return {} end
-  if not definitions[path] then
-    local names, number = {}, 0
-    for line in io.lines(path) do
-      number = number + 1
-      names[number] = line:match("function%s+([%w_.:]+)%s*%(") or line:match("([%w_.]+)%s*=%s*function")
-    end
-    definitions[path] = names
+local function names_in(text)
+  local names, number = {}, 0
+  for line in text:gmatch("([^\n]*)\n?") do
+    number = number + 1
+    names[number] = line:match("function%s+([%w_.:]+)%s*%(") or line:match("([%w_.]+)%s*=%s*function")
   end
-  return definitions[path]
+  return names
 end
+local function names_of(source)
+  if not definitions[source] then
+    local file = source:sub(1, 1) == "@" and io.open(source:sub(2))
+    definitions[source] = file and names_in(file:read("*a")) or {}
+    if file then file:close() end
+  end
+  return definitions[source]
+end
+local real_loadstring = loadstring
+function loadstring(text, name)
+  if text:sub(1, 1) ~= "\27" then definitions[name or text] = names_in(text) end
+  return real_loadstring(text, name)
+end
+builtin_names[real_loadstring] = "loadstring"
 
 -- Who resumed a coroutine.
 local parents = setmetatable({}, { __mode = "k" })
@@ -74,7 +83,8 @@ end
 local function frame_text(info)
   if info.what == "C" then return builtin_names[info.func] or "unknown" end
   local name = info.what == "main" and "main chunk" or names_of(info.source)[info.linedefined] or "anonymous"
-  return ("%s (%s:%d)"):format(name, info.short_src, info.linedefined)
+  local file = info.short_src:gsub("[;%c\128-\255]", "?")
+  return ("%s (%s:%d)"):format(name, file, info.linedefined)
 end
 
 local stacks, count = {}, 0
