@@ -14,7 +14,8 @@ struct msp_image;
 /* What tells two files apart. From the file itself, so that copies in containers share their tables. */
 #define MSP_IMAGE_KEY_SIZE 64
 struct msp_image_key {
-	char text[MSP_IMAGE_KEY_SIZE]; /* "b-<hex build id>", else "f-<dev>-<inode>-<mtime>-<size>" */
+	char text
+		[MSP_IMAGE_KEY_SIZE]; /* "b-<hex build id>", else "f-<dev>-<inode>-<mtime>-<size>" */
 };
 
 struct msp_image_options {
@@ -38,8 +39,9 @@ int msp_image_key_fd(int fd, struct msp_image_key *key);
 const struct msp_image_key *msp_image_key(const struct msp_image *image);
 const char *msp_image_name(const struct msp_image *image);
 const char *msp_image_build_id(const struct msp_image *image); /* hex, "" if none */
-int msp_image_arch(const struct msp_image *image);             /* enum msp_arch, or MSP_E_UNSUPPORTED */
-uint64_t msp_image_min_vaddr(const struct msp_image *image);   /* lowest PT_LOAD vaddr, page-aligned down */
+int msp_image_arch(const struct msp_image *image); /* enum msp_arch, or MSP_E_UNSUPPORTED */
+uint64_t
+msp_image_min_vaddr(const struct msp_image *image); /* lowest PT_LOAD vaddr, page-aligned down */
 
 /* File offset -> image-relative address (vaddr - min_vaddr) by the program headers; false if not mapped. */
 bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, uint64_t *addr);
@@ -57,6 +59,9 @@ struct msp_unwind_table {
 	uint32_t row_count;
 	const struct msp_rule *rules;
 	uint32_t rule_count;
+	const uint32_t
+		*functions; /* where the functions with unwind information start, ascending */
+	uint32_t function_count;
 	bool from_cache;
 };
 int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **out);
@@ -67,8 +72,9 @@ int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **ou
  * given rules. msp_image_unwind() shows the result from then on. The disk
  * cache keeps the table without it.
  */
-int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end, const struct msp_row *rows,
-		      uint32_t row_count, const struct msp_rule *rules, uint32_t rule_count);
+int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end,
+		      const struct msp_row *rows, uint32_t row_count, const struct msp_rule *rules,
+		      uint32_t rule_count);
 
 /* The function around an image-relative address. name is demangled, owned by the image. */
 struct msp_symbol {
