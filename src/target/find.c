@@ -91,7 +91,7 @@ static int descendants(const pid_t *pids, const pid_t *parents, int count, pid_t
 		before = n;
 		for (int i = 0; i < count; i++)
 			if ((parents[i] == pid || contains(found, n, parents[i])) &&
-				!contains(found, n, pids[i]) && pids[i] != pid)
+			    !contains(found, n, pids[i]) && pids[i] != pid)
 				found[n++] = pids[i];
 	} while (n > before);
 	return n;

@@ -92,15 +92,15 @@ static bool parse_line(char *line, struct msp_map *map)
 
 	memset(map, 0, sizeof(*map));
 	if (!parse_hex(&p, &map->start) || !parse_char(&p, '-') || !parse_hex(&p, &map->end) ||
-		!parse_char(&p, ' ') || strnlen(p, 5) < 5)
+	    !parse_char(&p, ' ') || strnlen(p, 5) < 5)
 		return false;
 	map->prot = (p[0] == 'r' ? PROT_READ : 0) | (p[1] == 'w' ? PROT_WRITE : 0) |
 		    (p[2] == 'x' ? PROT_EXEC : 0);
 	map->shared = p[3] == 's';
 	p += 4;
 	if (!parse_char(&p, ' ') || !parse_hex(&p, &map->offset) || !parse_char(&p, ' ') ||
-		!parse_hex(&p, &major) || !parse_char(&p, ':') || !parse_hex(&p, &minor) ||
-		!parse_char(&p, ' '))
+	    !parse_hex(&p, &major) || !parse_char(&p, ':') || !parse_hex(&p, &minor) ||
+	    !parse_char(&p, ' '))
 		return false;
 	map->dev_major = major;
 	map->dev_minor = minor;
@@ -146,6 +146,21 @@ static bool ascending(const struct msp_maps *maps)
 	return true;
 }
 
+/* The text of maps; a dead leader's is empty while other threads live on. */
+static int read_maps(struct msp_process *process, char **text, size_t *size)
+{
+	char path[48];
+	pid_t tid;
+	int r;
+
+	r = msp_read_file(process->dir, "maps", text, size);
+	if (r < 0 || *size || !msp_living_thread(process, &tid) || tid == process->pid)
+		return r;
+	free(*text);
+	snprintf(path, sizeof(path), "task/%d/maps", (int)tid);
+	return msp_read_file(process->dir, path, text, size);
+}
+
 /*
  * The kernel hands the list out page by page, and lets the process change it
  * in between: what does not fit together is read again.
@@ -157,7 +172,7 @@ int msp_process_maps(struct msp_process *process, struct msp_maps *out)
 	int r = 0;
 
 	for (int i = 0; i < READ_TRIES; i++) {
-		r = msp_read_file(process->dir, "maps", &text, &size);
+		r = read_maps(process, &text, &size);
 		if (r < 0)
 			return r;
 		r = msp_maps_parse(text, size, out);
@@ -231,7 +246,7 @@ static int open_map_files(struct msp_process *process, const struct msp_map *map
 	int fd;
 
 	snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)map->start,
-		(unsigned long long)map->end);
+		 (unsigned long long)map->end);
 	fd = openat(process->dir, path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return msp_target_error(errno);

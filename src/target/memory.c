@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -23,7 +24,8 @@ static int read_mem(struct msp_process *process, uint64_t addr, char *buf, size_
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return errno == EIO ? MSP_E_FAULT : msp_target_error(errno);
+			return errno == EIO || errno == EINVAL ? MSP_E_FAULT
+							       : msp_target_error(errno);
 		if (n == 0)
 			return MSP_E_GONE;
 		buf += n;
@@ -54,10 +56,25 @@ static int read_vm(struct msp_process *process, uint64_t addr, char *buf, size_t
 	return msp_process_alive(process) ? 0 : MSP_E_GONE;
 }
 
+/* A dead leader has no memory to show, but its threads do. */
+static int open_thread_mem(struct msp_process *process)
+{
+	char path[48];
+	pid_t tid;
+
+	if (!msp_living_thread(process, &tid))
+		return MSP_E_GONE;
+	snprintf(path, sizeof(path), "task/%d/mem", (int)tid);
+	process->mem = openat(process->dir, path, O_RDONLY | O_CLOEXEC);
+	return process->mem < 0 ? msp_target_error(errno) : 0;
+}
+
 static int open_mem(struct msp_process *process)
 {
 	process->mem = openat(process->dir, "mem", O_RDONLY | O_CLOEXEC);
-	return process->mem < 0 ? msp_target_error(errno) : 0;
+	if (process->mem >= 0)
+		return 0;
+	return errno == EACCES || errno == EPERM ? MSP_E_PERMISSION : open_thread_mem(process);
 }
 
 /* An address space ends with the process or with its next exec; then the new one is opened. */
@@ -66,7 +83,7 @@ static int reopen_mem(struct msp_process *process)
 	if (!msp_process_alive(process))
 		return MSP_E_GONE;
 	close(process->mem);
-	return open_mem(process);
+	return open_thread_mem(process);
 }
 
 static int read_process(void *ctx, uint64_t addr, void *buf, size_t size)

@@ -49,8 +49,13 @@ struct msp_stat {
 };
 int msp_read_stat(int dir, const char *path, struct msp_stat *out);
 
-/* Numbers that are names in a directory below dir, ascending; *out is malloc'ed. Returns the count. */
+/* Numbers that are names in a directory below dir, ascending; *out is malloc'ed. The count. */
 int msp_list_pids(int dir, const char *path, pid_t **out);
+
+/* threads.c */
+bool msp_process_has_thread(struct msp_process *process, pid_t tid);
+/* A thread that has not exited: in /proc it shows the memory that a dead leader does not. */
+bool msp_living_thread(struct msp_process *process, pid_t *out);
 
 /* memory.c */
 void msp_memory_init(struct msp_process *process);

@@ -98,8 +98,8 @@ int msp_read_stat(int dir, const char *path, struct msp_stat *out)
 	if (!open || !close || close < open)
 		goto out;
 	n = sscanf(close + 1,
-		" %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		&out->state, &parent, &out->flags, &start);
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &out->state, &parent, &out->flags, &start);
 	if (n != 4)
 		goto out;
 	len = close - open - 1;

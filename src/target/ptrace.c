@@ -30,8 +30,8 @@
 #endif
 
 #define STOP_LIMIT_NS 200000000ull /* a thread in uninterruptible sleep is given up after that */
-#define SPIN_NS 500000ull /* most threads stop well within; then we sleep between looks */
-#define MAX_ROUNDS 200 /* of looking for new threads */
+#define SPIN_NS 500000ull	   /* most threads stop well within; then we sleep between looks */
+#define MAX_ROUNDS 200		   /* of looking for new threads */
 
 static uint64_t now_ns(void)
 {
@@ -94,7 +94,7 @@ static int seize(struct msp_process *process, pid_t tid)
 		return err == EPERM ? seize_error(process, tid) : msp_target_error(err);
 	}
 	/* From here on the number cannot be used again; was it ours when we took it? */
-	if (msp_process_thread_state(process, tid) < 0) {
+	if (!msp_process_has_thread(process, tid)) {
 		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		return MSP_E_GONE;
 	}
@@ -131,22 +131,23 @@ static void poll_thread(struct msp_process *process, struct msp_stopped *thread)
 	siginfo_t info = {0};
 	int event;
 
-	if (waitid(P_PID, thread->tid, &info, WSTOPPED | WNOHANG | __WALL) < 0) {
+	if (waitid(P_PID, thread->tid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL) <
+	    0) {
 		if (errno == ECHILD)
 			thread->state = MSP_STOP_LOST;
 		return;
 	}
-	if (info.si_pid) {
-		event = info.si_status >> 8;
-		thread->sig = event ? 0 : info.si_status & 0x7f;
-		thread->state = MSP_STOP_DONE;
+	if (!info.si_pid)
+		return;
+	if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) {
+		note_death(process, thread);
 		return;
 	}
-	info.si_pid = 0;
-	if (waitid(P_PID, thread->tid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
-		return;
-	if (info.si_pid)
-		note_death(process, thread);
+	event = info.si_status >> 8;
+	thread->sig = event ? 0 : info.si_status & 0x7f;
+	thread->state = MSP_STOP_DONE;
+	/* Takes the report, so that a parent's wait for its child does not meet it. */
+	waitid(P_PID, thread->tid, &info, WSTOPPED | WNOHANG | __WALL);
 }
 
 /* Polls all pending threads; returns how many still are. */
@@ -292,7 +293,7 @@ int msp_thread_resume(struct msp_process *process, pid_t tid)
 	return 0;
 }
 
-/* Seizes the threads that are not yet; returns how many, or an error that is not just one thread's. */
+/* Seizes the threads that are not yet; returns how many, or an error of more than one thread. */
 static int seize_new(struct msp_process *process)
 {
 	int count, fresh = 0, r = 0;

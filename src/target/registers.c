@@ -10,8 +10,8 @@
 struct regset {
 	int arch;
 	size_t size; /* of the whole set, which also tells 64-bit from 32-bit threads */
-	int count; /* DWARF registers there are */
-	uint8_t pc; /* where they are, counted in 8-byte words */
+	int count;   /* DWARF registers there are */
+	uint8_t pc;  /* where they are, counted in 8-byte words */
 	uint8_t word[MSP_REG_COUNT];
 };
 
@@ -30,8 +30,8 @@ static const struct regset regsets[] = {
 		.size = 34 * 8,
 		.count = 32,
 		.pc = 32,
-		.word = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-			21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
+		.word = {0,  1,	 2,  3,	 4,  5,	 6,  7,	 8,  9,	 10, 11, 12, 13, 14, 15,
+			 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
 	},
 };
 

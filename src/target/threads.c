@@ -2,9 +2,11 @@
 /* Threads of a process: ids, names, states. */
 #include "target/process.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "moonspy/moonspy.h"
 
@@ -46,4 +48,29 @@ int msp_process_thread_state(struct msp_process *process, pid_t tid)
 	snprintf(path, sizeof(path), "task/%d/stat", (int)tid);
 	r = msp_read_stat(process->dir, path, &stat);
 	return r < 0 ? r : stat.state;
+}
+
+bool msp_process_has_thread(struct msp_process *process, pid_t tid)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "task/%d", (int)tid);
+	return faccessat(process->dir, path, F_OK, 0) == 0;
+}
+
+bool msp_living_thread(struct msp_process *process, pid_t *out)
+{
+	int count, state;
+	pid_t *tids;
+	bool found = false;
+
+	count = msp_process_threads(process, &tids);
+	for (int i = 0; i < count && !found; i++) {
+		state = msp_process_thread_state(process, tids[i]);
+		found = state > 0 && state != 'Z' && state != 'X';
+		*out = tids[i];
+	}
+	if (count >= 0)
+		free(tids);
+	return found;
 }
