@@ -510,21 +510,20 @@ static uint32_t line_of(const struct msp_lines *lines, uint32_t pos)
 
 uint32_t msp_lj_names_line(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint32_t pos)
 {
-	struct msp_names_entry *entry;
+	struct msp_names_entry *entry = NULL;
 	struct msp_proto proto;
 	uint32_t line;
 
 	if (!ident)
 		return 0;
-	if (names->entry) {
+	if (names->entry)
 		entry = entry_slot(names->entry, names->entry_mask, pt, ident);
-		if (entry->ident && entry->lines)
-			return line_of(entry->lines, pos);
-	}
+	if (entry && entry->ident && entry->lines)
+		return line_of(entry->lines, pos);
 	if (read_identified(names, pt, ident, &proto))
 		return 0;
 	line = msp_proto_line(&proto, pos);
-	if (names->entry && entry->ident)
+	if (entry && entry->ident)
 		keep_lines(names, entry, &proto);
 	msp_proto_free(&proto);
 	return line;

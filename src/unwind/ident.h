@@ -22,8 +22,8 @@ typedef uint32_t __attribute__((may_alias)) msp_hdr_word;
  * no layout can lead out of the buffer: 124 + 4 = MSP_PROTO_HEADER_MAX. All
  * fields read with it are 4-aligned. A field that the build does not have is 0.
  */
-static inline __attribute__((always_inline)) uint32_t msp_hdr_u32(
-	const uint8_t *header, int32_t off)
+static inline __attribute__((always_inline)) uint32_t msp_hdr_u32(const uint8_t *header,
+								  int32_t off)
 {
 	return off < 0 ? 0 : *(const msp_hdr_word *)(header + ((uint32_t)off & 0x7c));
 }
@@ -34,8 +34,8 @@ static inline __attribute__((always_inline)) uint32_t msp_hdr_u8(const uint8_t *
 }
 
 /* A reference or pointer: 8 bytes, or 4 without GC64. */
-static inline __attribute__((always_inline)) uint64_t msp_hdr_ref(
-	const uint8_t *header, int32_t off, int gc64)
+static inline __attribute__((always_inline)) uint64_t msp_hdr_ref(const uint8_t *header,
+								  int32_t off, int gc64)
 {
 	uint64_t low = msp_hdr_u32(header, off);
 
@@ -55,8 +55,8 @@ static inline __attribute__((always_inline)) uint64_t msp_ident_mix(uint64_t has
  * bits, the gray list, the trace anchor, the flags. Of the pointers into the
  * object only the distances count. Never 0: 0 stands for "unknown".
  */
-static inline __attribute__((always_inline)) uint64_t msp_proto_ident(
-	const uint8_t *header, const struct msp_lj_layout *layout)
+static inline __attribute__((always_inline)) uint64_t
+msp_proto_ident(const uint8_t *header, const struct msp_lj_layout *layout)
 {
 	int gc64 = layout->gc64 != 0;
 	uint64_t k = msp_hdr_ref(header, layout->pt_k, gc64);
