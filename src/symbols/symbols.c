@@ -108,7 +108,7 @@ static bool shown_already(struct msp_symbols *s, const struct msp_raw_frame *raw
 
 static const struct msp_image_entry *build_of(struct msp_symbols *s, uint32_t layout)
 {
-	return layout ? msp_images_by_layout(msp_space_images(s->space), layout - 1) : NULL;
+	return layout ? msp_images_by_layout(msp_space_images(s->space), layout) : NULL;
 }
 
 /* The VM frame that a Lua frame belongs to: the nearest one towards the leaf. */
@@ -140,7 +140,7 @@ static int name_lua(struct msp_symbols *s, const struct msp_raw_frame *raw, size
 						: MSP_FRAME_LUA;
 	out->certain = !(f->flags & MSP_RAWF_GUESS);
 	out->trace = f->trace;
-	vm = vm_frame ? msp_space_vm_at(s->space, f->image - 1, vm_frame->addr) : NULL;
+	vm = vm_frame ? msp_space_vm_at(s->space, f->image, vm_frame->addr) : NULL;
 	names = vm ? msp_space_vm_names(s->space, vm) : NULL;
 	if (!names)
 		return name_gone(out);
