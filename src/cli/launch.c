@@ -13,6 +13,7 @@
 #include "cli/sudo.h"
 
 static volatile sig_atomic_t signals_seen, signal_last, signal_child;
+static bool ignores_pipe; /* since cli_signals_install() */
 
 /* The child's life before exec. Only _exit from here: stdio buffers are the parent's. */
 static void __attribute__((noreturn)) child(int go, int result, char **command)
@@ -27,6 +28,8 @@ static void __attribute__((noreturn)) child(int go, int result, char **command)
 	while (n < 0 && errno == EINTR);
 	if (n != 1)
 		_exit(127); /* moonspy is gone, or gave up */
+	if (ignores_pipe)   /* exec keeps what is ignored */
+		signal(SIGPIPE, SIG_DFL);
 	if (cli_sudo_caller(&caller) && cli_sudo_drop(&caller))
 		goto fail;
 	execvp(command[0], command);
@@ -157,13 +160,11 @@ int cli_signals_install(pid_t child_pid)
 	static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 	/* No SA_RESTART: a wait for samples ends when a signal comes. */
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
-	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
 
 	signal_child = child_pid;
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		struct sigaction old;
-
 		if (sigaction(numbers[i], NULL, &old))
 			return -1;
 		/* nohup, and shells that start jobs in the background, mean it */
@@ -172,7 +173,10 @@ int cli_signals_install(pid_t child_pid)
 		if (sigaction(numbers[i], &action, NULL))
 			return -1;
 	}
-	return sigaction(SIGPIPE, &ignore, NULL);
+	if (sigaction(SIGPIPE, &ignore, &old))
+		return -1;
+	ignores_pipe = ignores_pipe || old.sa_handler != SIG_IGN;
+	return 0;
 }
 
 unsigned cli_signals_seen(int *signal)

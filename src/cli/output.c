@@ -93,16 +93,12 @@ static int open_temporary(struct cli_output *out)
 	return fd;
 }
 
-int cli_output_open(struct cli_output *out, const char *path, bool force)
+static int open_path(struct cli_output *out)
 {
+	const char *path = out->path;
 	struct stat st;
 	int fd;
 
-	memset(out, 0, sizeof(*out));
-	out->force = force;
-	out->path = strdup(path);
-	if (!out->path)
-		return failed(path, ENOMEM);
 	fd = descriptor_of(path);
 	if (fd >= 0)
 		return open_direct(out, fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -111,7 +107,7 @@ int cli_output_open(struct cli_output *out, const char *path, bool force)
 			return open_direct(out, open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
 		if (S_ISDIR(st.st_mode))
 			return failed(path, EISDIR);
-		if (!force) {
+		if (!out->force) {
 			cli_error(cli_fmt("%s exists already", path),
 				  cli_fmt("it has %lld bytes", (long long)st.st_size),
 				  "--force, or another name: -o FILE");
@@ -127,6 +123,19 @@ int cli_output_open(struct cli_output *out, const char *path, bool force)
 		return failed(path, ENOMEM);
 	}
 	return 0;
+}
+
+int cli_output_open(struct cli_output *out, const char *path, bool force)
+{
+	int rc;
+
+	memset(out, 0, sizeof(*out));
+	out->force = force;
+	out->path = strdup(path);
+	rc = out->path ? open_path(out) : failed(path, ENOMEM);
+	if (rc)
+		cli_output_abandon(out);
+	return rc;
 }
 
 /* Gives an unnamed file a name of its own in path's directory. */

@@ -22,7 +22,7 @@ struct cli_output {
 
 /*
  * Opens path; "-" is standard output. An existing file is refused without
- * force. Prints what is wrong; returns 0 or the exit code.
+ * force. Prints what is wrong; returns 0 or the exit code, with nothing left open.
  */
 int cli_output_open(struct cli_output *out, const char *path, bool force);
 /* Ends the file and gives it its name. 0, or -1 with errno: then abandon it. */

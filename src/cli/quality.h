@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef CLI_QUALITY_H
+#define CLI_QUALITY_H
+
+#include "profile/profile.h"
+
+/* The last line of a recording: "2,970 samples in 30.0 s (99 Hz), 0 lost, ...". */
+void cli_quality_line(const struct msp_quality *quality);
+/* For --stats: a counter a line, then why stacks were not whole. */
+void cli_quality_stats(const struct msp_quality *quality);
+
+#endif

@@ -1,0 +1,16 @@
+t moonspy nonsense
+t moonspy --nonsense
+t moonspy record
+t moonspy record luajit app.lua
+t moonspy record --
+t moonspy record --nonsense=3 -p 1
+t moonspy record -Z
+t moonspy dump -p 1 --rate 5
+t moonspy record -p
+t moonspy record -p -- true
+t moonspy record --lua=yes -p 1
+t moonspy report
+t moonspy inspect
+t moonspy inspect -p 1 /bin/true
+t moonspy list everything
+t moonspy doctor -p 1,2
