@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The live host: stacks of a process that stands still. Memory is read with
+ * process access, registers come from ptrace, tables from the address space.
+ */
+#ifndef MSP_TARGET_SNAPSHOT_H
+#define MSP_TARGET_SNAPSHOT_H
+
+#include "target/space.h"
+#include "unwind/frame.h"
+
+/* Walks stacks in one space. Keep one and use it again: it is big. Not thread-safe. */
+struct msp_walker;
+
+int msp_walker_new(struct msp_space *space, struct msp_walker **out);
+void msp_walker_free(struct msp_walker *walker);
+
+/* The stack that a walk found; good until the walker's next one. */
+struct msp_stack {
+	const struct msp_raw_frame *frames; /* leaf first; the last one is an ERROR frame if error is set */
+	size_t count;
+	int error;    /* enum msp_error_reason */
+	bool has_vm;  /* a LuaJIT VM is on it; vmstate is that of the innermost */
+	int32_t vmstate;
+};
+
+/*
+ * From registers. mem: where stack and heap are read from, such as a cache;
+ * NULL = the process itself. The mappings are those of the last refresh.
+ */
+void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
+	const struct msp_registers *regs, struct msp_stack *out);
+
+/* ---- All threads at one moment ---- */
+
+struct msp_thread_stack {
+	pid_t tid;
+	char name[16];
+	int state;   /* before the stop: as in /proc ('R', 'S', ...) */
+	int result;  /* 0; MSP_E_BUSY: it would not stop; MSP_E_UNSUPPORTED: a 32-bit thread */
+	int error;   /* enum msp_error_reason; NONE: the stack is whole */
+	bool has_vm;
+	int32_t vmstate;
+	struct msp_registers regs;
+	struct msp_raw_frame *frames; /* leaf first */
+	size_t count;
+};
+
+struct msp_snapshot {
+	struct msp_thread_stack *thread; /* by ascending tid */
+	size_t count;
+	uint64_t stopped_ns; /* how long the first stopped thread stood still */
+};
+
+/*
+ * Stops all threads, walks all stacks, lets them go. The mappings are read
+ * before, and once more if a stack needs others. Errors: those of
+ * msp_process_stop(). The space must have been refreshed once.
+ */
+int msp_snapshot_take(struct msp_space *space, struct msp_snapshot *out);
+void msp_snapshot_free(struct msp_snapshot *snapshot);
+
+#endif

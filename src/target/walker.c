@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* The walker's user-space host: how it reads memory and finds tables here. */
+#include "target/snapshot.h"
+
+#include <stdlib.h>
+
+#include "moonspy/moonspy.h"
+#include "unwind/walk.h"
+
+struct msp_walker {
+	struct msp_space *space;
+	const struct msp_memory *mem;
+	/* The builds in this space, found anew when images came. */
+	const struct msp_image_entry *build[MSP_MAX_BUILDS];
+	uint64_t build_base[MSP_MAX_BUILDS];
+	uint32_t builds;
+	struct msp_walk walk;
+};
+
+#define MSP_INLINE inline
+#define MSP_SUB(name) static int name(struct msp_walk *w)
+#define MSP_CALL(w, name) name(w)
+
+static struct msp_walker *host_of(const struct msp_walk *w)
+{
+	return (struct msp_walker *)(uintptr_t)w->host;
+}
+
+static int host_read(struct msp_walk *w, void *dst, size_t size, uint64_t addr)
+{
+	return msp_read(host_of(w)->mem, addr, dst, size);
+}
+
+static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t index)
+{
+	const struct msp_image_entry *entry;
+
+	entry = msp_images_by_layout(msp_space_images(host_of(w)->space), index);
+	return entry ? msp_lj_build_layout(entry->build) : NULL;
+}
+
+static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
+{
+	struct msp_walker *walker = host_of(w);
+
+	if (i >= walker->builds)
+		return NULL;
+	w->layout = walker->build[i]->layout;
+	w->vm_base = walker->build_base[i];
+	return msp_lj_build_layout(walker->build[i]->build);
+}
+
+/* Only files count: code elsewhere was compiled by somebody at run time. */
+MSP_SUB(find_mapping)
+{
+	const struct msp_mapping *map;
+
+	if (w->look - w->map.start < w->map.end - w->map.start)
+		return 0;
+	map = msp_space_find(host_of(w)->space, w->look);
+	if (map && (map->flags & MSP_MAP_FILE)) {
+		w->map = *map;
+		return 0;
+	}
+	w->map.start = w->map.end = 0;
+	return 1;
+}
+
+/* The last row at or before addr. */
+static const struct msp_row *find_row(const struct msp_unwind_table *table, uint64_t addr)
+{
+	uint32_t low = 0, high = table->row_count, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (table->rows[mid].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low ? &table->rows[low - 1] : NULL;
+}
+
+MSP_SUB(find_rule)
+{
+	const struct msp_image_entry *entry;
+	const struct msp_row *row;
+
+	w->image_layout = 0;
+	w->rule = (struct msp_rule){0};
+	entry = msp_images_get(msp_space_images(host_of(w)->space), w->map.image);
+	if (!entry || !entry->table)
+		return MSP_ERR_NO_TABLE;
+	w->image_layout = entry->layout;
+	row = find_row(entry->table, w->look - w->map.base);
+	if (!row || row->rule >= entry->table->rule_count)
+		return MSP_ERR_NO_RULE;
+	w->rule = entry->table->rules[row->rule];
+	return w->rule.cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
+}
+
+#include "unwind/walker.h"
+
+int msp_walker_new(struct msp_space *space, struct msp_walker **out)
+{
+	struct msp_walker *walker = calloc(1, sizeof(*walker));
+
+	if (!walker)
+		return MSP_E_NOMEM;
+	walker->space = space;
+	*out = walker;
+	return 0;
+}
+
+void msp_walker_free(struct msp_walker *walker)
+{
+	free(walker);
+}
+
+static void find_builds(struct msp_walker *walker)
+{
+	struct msp_images *images = msp_space_images(walker->space);
+	const struct msp_image_entry *entry;
+
+	walker->builds = 0;
+	for (uint32_t i = 1; i <= msp_images_layouts(images); i++) {
+		entry = msp_images_by_layout(images, i);
+		if (walker->builds == MSP_MAX_BUILDS)
+			break;
+		if (!msp_space_image_base(walker->space, entry->index,
+					  &walker->build_base[walker->builds]))
+			continue;
+		walker->build[walker->builds++] = entry;
+	}
+}
+
+static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
+{
+#if defined(__aarch64__)
+	w->arch = MSP_ARCH_ARM64;
+	w->known = 0xffffffff;
+#else
+	w->arch = MSP_ARCH_X86_64;
+	w->known = 0xffff;
+#endif
+	for (int i = 0; i < MSP_REG_COUNT; i++)
+		w->reg[i] = regs->reg[i];
+	w->pc = regs->pc;
+	w->exact = 1;
+}
+
+void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
+		     const struct msp_registers *regs, struct msp_stack *out)
+{
+	struct msp_walk *w = &walker->walk;
+
+	walker->mem = mem ? mem : msp_process_memory(msp_space_process(walker->space));
+	find_builds(walker);
+	w->host = (uintptr_t)walker;
+	set_registers(w, regs);
+	walk_begin(w);
+	/* A step that puts out no frame may follow one that does, but no two in a row do without. */
+	for (int i = 0; i < 8 * MSP_MAX_FRAMES; i++)
+		if (walk_step(w) != MSP_STEP_MORE)
+			break;
+		else if (i == 8 * MSP_MAX_FRAMES - 1)
+			walk_error(w, MSP_ERR_INTERNAL);
+	*out = (struct msp_stack){.frames = w->frame,
+				  .count = w->frame_count,
+				  .error = w->error,
+				  .has_vm = w->has_vm,
+				  .vmstate = w->vmstate};
+}
