@@ -71,6 +71,8 @@ int msp_process_threads(struct msp_process *process, pid_t **out);
 /* Name of a thread into buf (comm, at most 16 bytes with NUL). */
 int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]);
 
+/* When it was started, in clock ticks since boot; UINT64_MAX: it is gone. */
+uint64_t msp_process_thread_start_time(struct msp_process *process, pid_t tid);
 /* Its state as in /proc ('R', 'S', 'D', 'T', 't', 'Z', ...). */
 int msp_process_thread_state(struct msp_process *process, pid_t tid);
 

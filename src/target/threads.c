@@ -39,14 +39,26 @@ int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]
 	return 0;
 }
 
+static int thread_stat(struct msp_process *process, pid_t tid, struct msp_stat *stat)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "task/%d/stat", (int)tid);
+	return msp_read_stat(process->dir, path, stat);
+}
+
+uint64_t msp_process_thread_start_time(struct msp_process *process, pid_t tid)
+{
+	struct msp_stat stat;
+
+	return thread_stat(process, tid, &stat) < 0 ? UINT64_MAX : stat.start_time;
+}
+
 int msp_process_thread_state(struct msp_process *process, pid_t tid)
 {
 	struct msp_stat stat;
-	char path[48];
-	int r;
+	int r = thread_stat(process, tid, &stat);
 
-	snprintf(path, sizeof(path), "task/%d/stat", (int)tid);
-	r = msp_read_stat(process->dir, path, &stat);
 	return r < 0 ? r : stat.state;
 }
 
