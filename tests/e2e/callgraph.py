@@ -18,6 +18,7 @@ is a set of calls, any other line starts with a keyword.
                         the first Lua function, as text joined by ';'. Several
                         lines are alternatives. {start} {thread} {call} {any}
                         stand for common pieces (see PIECES)
+  define NAME REGEX     a piece of this workload's own, from here on {NAME}
   root-native REGEX     the same for stacks without any Lua frame (default: anything that
                         begins like a thread)
   between A B REGEX     the native frames between A and its callee B
@@ -48,8 +49,8 @@ PIECES = {
     "start": r"(?:_start \([^;]*\)|%s);(?:__libc_start_main[^ ;]* \([^;]*\)|%s);"
              r"(?:(?:__libc_start_call_main \([^;]*\)|%s);)?(?:main \([^;]*\)|%s)" % ((ANON,) * 4),
     # Before main() runs, and after it has returned.
-    "around": r"[^;]*(?: \(ld-linux[^;]*\)|ld-linux[^;]*)(?:;[^;]+)*|(?:_start \([^;]*\)|%s);__libc_start_main[^;]*(?:;[^;]+)*"
-              % ANON,
+    "around": r"[^;]*(?: \(ld-linux[^;]*\)|ld-linux[^;]*)(?:;[^;]+)*"
+              r"|(?:_start \([^;]*\)|%s)(?:;__libc_start_main[^;]*)?(?:;[^;]*(?:\.so[^;]*|vdso[^;]*))*" % ANON,
     # First function of a POSIX thread.
     "thread": r"(?:(?:__clone3?|clone3?|__GI___clone3?) \([^;]*\)|%s);(?:start_thread \([^;]*\)|%s)"
               % (ANON, ANON),
@@ -77,6 +78,7 @@ class Graph:
         self.native = 1.0
         self.aliases = {}
         self.truncated = False
+        self.pieces = dict(PIECES)
         self.between, self.also = {}, {}
         self.sources, self.generated = [], set()
         self.definitions = {}  # (file, line) -> name
@@ -118,12 +120,15 @@ class Graph:
         elif word == "include":
             self._read(os.path.join(here, rest.strip()), level + 1)
         elif word == "root":
-            self.roots.append(piece(rest))
+            self.roots.append(piece(rest, self.pieces))
+        elif word == "define":
+            name, regex = rest.split(None, 1)
+            self.pieces[name] = "(?:%s)" % piece(regex, self.pieces).pattern
         elif word == "root-native":
-            self.native_roots.append(piece(rest))
+            self.native_roots.append(piece(rest, self.pieces))
         elif word == "between":
             caller, callee, regex = rest.split(None, 2)
-            self.between[(canonical(caller), canonical(callee))] = piece(regex)
+            self.between[(canonical(caller), canonical(callee))] = piece(regex, self.pieces)
         elif word == "entry":
             self.entries.update(names)
         elif word == "builtin":
@@ -234,8 +239,8 @@ class Graph:
         return callee in self.reach[caller]
 
 
-def piece(regex):
-    for name, text in PIECES.items():
+def piece(regex, pieces=PIECES):
+    for name, text in pieces.items():
         regex = regex.replace("{%s}" % name, text)
     return re.compile(regex.strip())
 

@@ -80,11 +80,15 @@ def read_json(data):
             address = raw.get("address") or 0
             if isinstance(address, str):
                 address = int(address, 0)
+            if raw.get("vm"):  # the interpreter's own block: always there between C and Lua, says nothing
+                continue
             frames.append(Frame(raw["kind"], raw.get("name"), raw.get("file"), raw.get("line") or 0,
-                                raw.get("defined", 0), raw.get("object"), address,
+                                raw.get("defined") or 0, raw.get("object"), address,
                                 raw.get("certain", True)))
-        if not frames or not entry["count"] > 0:
+        if not entry["frames"] or not entry["count"] > 0:
             raise InputError("a stack without frames or count")
+        if not frames:  # the interpreter's block and nothing else
+            frames.append(Frame("native", "[luajit vm]"))
         stacks.append(Stack(frames, entry["count"], entry.get("pid"), entry.get("tid")))
     return stacks, quality
 

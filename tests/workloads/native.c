@@ -21,7 +21,7 @@
 
 static volatile uint64_t sink;
 
-static double cpu_seconds(void)
+static NOINLINE double cpu_seconds(void)
 {
 	struct timespec t;
 
@@ -83,14 +83,14 @@ static NOINLINE void aligned_call(unsigned n)
 
 static NOINLINE void handler_work(unsigned n)
 {
-	spin(n);
+	spin(n + 1);
 	AFTER_CALL();
 }
 
 static void on_signal(int number)
 {
 	(void)number;
-	handler_work(400000);
+	handler_work(2000000);
 	AFTER_CALL();
 }
 
