@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fields that no code was read for: they have been the same in all builds of a
+ * layout generation. A generation is a table; which one applies is decided by
+ * what the code showed. The proof checks each of them on live objects.
+ */
+#include "luajit/build.h"
+
+#define F(name) MSP_LJ_FIELD_##name
+
+struct constant_field {
+	uint8_t field;
+	int16_t value;
+};
+
+struct generation {
+	const char *why;
+	bool (*applies)(const struct msp_lj_build *build);
+	const struct constant_field *field;
+	unsigned int count;
+};
+
+/* lj_obj.h with LJ_GC64: GCHeader, lua_State, GCproto. */
+static const struct constant_field gc64_objects[] = {
+	{F(gc_gct), 9},	       {F(L_status), 11},     {F(L_glref), 16},	     {F(L_base), 32},
+	{F(L_top), 40},	       {F(L_maxstack), 48},   {F(L_stack), 56},	     {F(L_cframe), 80},
+	{F(L_stacksize), 88},  {F(fn_ffid), 10},      {F(fn_pc), 32},	     {F(fn_cfunc), 40},
+	{F(str_len), 20},      {F(str_data), 24},     {F(pt_size), 104},     {F(pt_numparams), 10},
+	{F(pt_framesize), 11}, {F(pt_sizebc), 12},    {F(pt_k), 32},	     {F(pt_sizekgc), 48},
+	{F(pt_sizekn), 52},    {F(pt_sizept), 56},    {F(pt_sizeuv), 60},    {F(pt_flags), 61},
+	{F(pt_trace), 62},     {F(pt_chunkname), 64}, {F(pt_firstline), 72}, {F(pt_numline), 76},
+	{F(pt_lineinfo), 80},  {F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
+};
+
+/* lj_jit.h with LJ_GC64 since March 2021: SnapShot has mcofs. */
+static const struct constant_field gc64_traces_2021[] = {
+	{F(T_nsnap), 10},     {F(T_nins), 12},	   {F(T_ir), 32},	{F(T_nk), 40},
+	{F(T_nsnapmap), 44},  {F(T_snap), 48},	   {F(T_snapmap), 56},	{F(T_startpt), 64},
+	{F(T_startpc), 72},   {F(T_szmcode), 84},  {F(T_mcode), 88},	{F(T_mcloop), 96},
+	{F(T_spadjust), 102}, {F(T_traceno), 104}, {F(T_link), 106},	{F(T_root), 108},
+	{F(T_linktype), 116}, {F(snap_size), 12},  {F(snap_mapofs), 0}, {F(snap_ref), 4},
+	{F(snap_mcofs), 6},   {F(snap_nslots), 8}, {F(snap_nent), 10},
+};
+
+static bool is_gc64(const struct msp_lj_build *build)
+{
+	return build->layout.gc64;
+}
+
+static bool is_gc64_jit(const struct msp_lj_build *build)
+{
+	return build->layout.gc64 && build->layout.jit;
+}
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+static const struct generation generations[] = {
+	{"objects of all GC64 builds", is_gc64, gc64_objects, COUNT(gc64_objects)},
+	{"traces of GC64 builds since 2021", is_gc64_jit, gc64_traces_2021,
+	 COUNT(gc64_traces_2021)},
+};
+
+static void apply(struct msp_lj_build *build, const struct constant_field *constant,
+		  const char *why)
+{
+	enum msp_lj_field field = (enum msp_lj_field)constant->field;
+
+	/* What code says needs no such support; only a contradiction is worth a line. */
+	if (!build->has[field] || msp_lj_field_get(&build->layout, field) != constant->value)
+		msp_lj_found(build, field, "constant", constant->value, why);
+}
+
+void msp_lj_evidence_constants(struct msp_lj_build *build)
+{
+	for (unsigned int g = 0; g < COUNT(generations); g++) {
+		const struct generation *gen = &generations[g];
+
+		for (unsigned int i = 0; i < gen->count && gen->applies(build); i++)
+			apply(build, &gen->field[i], gen->why);
+	}
+	/* jit_State: GCRef *trace; TraceNo freetrace; MSize sizetrace. */
+	if (build->has[F(J_trace)])
+		MSP_LJ_FOUND(build, J_sizetrace, "constant", build->layout.J_trace + 12,
+			     "follows the trace table in all builds");
+}

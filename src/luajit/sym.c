@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+#include "luajit/sym.h"
+
+#include <string.h>
+
+#define MAX_PENDING 64
+#define MAX_VISITS 512
+/* How often a path may come by one instruction: loops show what they do the first time. */
+#define VISITS_PER_INSN 4
+
+struct path {
+	uint64_t addr;
+	struct msp_sym reg[16];
+};
+
+struct run {
+	struct msp_sym_env *env;
+	struct path path;
+	struct path pending[MAX_PENDING];
+	unsigned int pending_count;
+	struct {
+		uint64_t addr;
+		unsigned int count;
+	} visit[MAX_VISITS];
+	unsigned int visit_count;
+	bool stop;
+};
+
+static const struct msp_sym unknown;
+
+static struct msp_sym constant(int64_t value)
+{
+	return (struct msp_sym){1, value};
+}
+
+static bool is_constant(struct msp_sym v)
+{
+	return v.node == 1;
+}
+
+/* The node that is like this one: equal expressions get equal numbers. */
+static struct msp_sym intern(struct msp_sym_env *env, const struct msp_sym_node *node)
+{
+	for (unsigned int i = 2; i < env->node_count; i++) {
+		const struct msp_sym_node *n = &env->node[i];
+
+		if (n->kind == node->kind && n->size == node->size && n->op == node->op &&
+		    n->a.node == node->a.node && n->a.off == node->a.off &&
+		    n->b.node == node->b.node && n->b.off == node->b.off)
+			return (struct msp_sym){(uint16_t)i, 0};
+	}
+	if (env->node_count == MSP_SYM_NODES)
+		return unknown;
+	env->node[env->node_count] = *node;
+	return (struct msp_sym){(uint16_t)env->node_count++, 0};
+}
+
+static struct msp_sym binary(struct msp_sym_env *env, int op, struct msp_sym a, struct msp_sym b)
+{
+	struct msp_sym_node node = {.kind = MSP_SYM_OP, .op = (uint8_t)op, .a = a, .b = b};
+
+	if (!a.node || !b.node)
+		return unknown;
+	return intern(env, &node);
+}
+
+static struct msp_sym fold(int op, uint64_t a, uint64_t b)
+{
+	switch (op) {
+	case MSP_OP_AND:
+		return constant((int64_t)(a & b));
+	case MSP_OP_OR:
+		return constant((int64_t)(a | b));
+	case MSP_OP_XOR:
+		return constant((int64_t)(a ^ b));
+	case MSP_OP_SHL:
+		return constant((int64_t)(a << (b & 63)));
+	case MSP_OP_SHR:
+		return constant((int64_t)(a >> (b & 63)));
+	case MSP_OP_SAR:
+		return constant((int64_t)a >> (b & 63));
+	default:
+		return unknown;
+	}
+}
+
+static struct msp_sym arithmetic(struct msp_sym_env *env, int op, struct msp_sym a,
+				 struct msp_sym b)
+{
+	struct msp_sym x, y;
+
+	if (op == MSP_OP_ADD && is_constant(a) && !is_constant(b))
+		return (struct msp_sym){b.node, b.off + a.off};
+	if ((op == MSP_OP_ADD || op == MSP_OP_SUB) && is_constant(b) && a.node)
+		return (struct msp_sym){a.node, op == MSP_OP_ADD ? a.off + b.off : a.off - b.off};
+	if (op == MSP_OP_SUB && a.node && a.node == b.node)
+		return constant(a.off - b.off);
+	if (is_constant(a) && is_constant(b))
+		return fold(op, (uint64_t)a.off, (uint64_t)b.off);
+	/* Shifting the tag out at the top and back is masking it. */
+	if (op == MSP_OP_SHR && is_constant(b) && msp_sym_is_op(env, a, MSP_OP_SHL, &x, &y) &&
+	    msp_sym_equal(y, b) && b.off > 0 && b.off < 64)
+		return binary(env, MSP_OP_AND, x, constant((int64_t)(~0ULL >> b.off)));
+	if (op == MSP_OP_AND && is_constant(a))
+		return binary(env, op, b, a);
+	return binary(env, op, a, b);
+}
+
+static struct msp_sym mem_address(struct run *run, const struct msp_operand *opnd)
+{
+	struct msp_sym base, index;
+	struct msp_sym_node node = {.kind = MSP_SYM_INDEX, .op = opnd->scale};
+
+	if (opnd->kind != MSP_OPND_MEM)
+		return unknown;
+	base = opnd->base == MSP_REG_NONE ? constant(0) : run->path.reg[opnd->base];
+	if (!base.node)
+		return unknown;
+	base.off += opnd->value;
+	if (opnd->index == MSP_REG_NONE)
+		return base;
+	index = run->path.reg[opnd->index];
+	if (is_constant(index))
+		return (struct msp_sym){base.node, base.off + index.off * opnd->scale};
+	node.a = (struct msp_sym){base.node, 0};
+	node.b = index;
+	index = intern(run->env, &node);
+	if (index.node)
+		index.off = base.off;
+	return index;
+}
+
+static void emit(struct run *run, const struct msp_insn *insn, int kind, unsigned int size,
+		 struct msp_sym a, struct msp_sym b)
+{
+	struct msp_sym_event event = {.kind = (uint8_t)kind,
+				      .size = (uint8_t)size,
+				      .addr = insn->addr,
+				      .a = a,
+				      .b = b,
+				      .reg = run->path.reg};
+
+	if (run->env->event(run->env, &event))
+		run->stop = true;
+}
+
+static struct msp_sym load(struct run *run, const struct msp_insn *insn,
+			   const struct msp_operand *opnd)
+{
+	struct msp_sym_node node = {.kind = MSP_SYM_LOAD, .size = opnd->size};
+	struct msp_sym value = unknown;
+
+	node.a = mem_address(run, opnd);
+	if (node.a.node) {
+		value = intern(run->env, &node);
+		emit(run, insn, MSP_SYM_AT_LOAD, opnd->size, node.a, value);
+	}
+	return value;
+}
+
+static struct msp_sym read_operand(struct run *run, const struct msp_insn *insn, unsigned int i)
+{
+	const struct msp_operand *opnd = &insn->operand[i];
+
+	switch (opnd->kind) {
+	case MSP_OPND_REG:
+		if (opnd->reg == MSP_REG_NONE || opnd->high_byte)
+			return unknown;
+		return run->path.reg[opnd->reg];
+	case MSP_OPND_IMM:
+		return constant(opnd->value);
+	case MSP_OPND_MEM:
+		return load(run, insn, opnd);
+	default:
+		return unknown;
+	}
+}
+
+static void set_reg(struct run *run, const struct msp_insn *insn, unsigned int reg,
+		    unsigned int size, struct msp_sym value)
+{
+	/* A 32-bit result is zero-extended. A narrower one leaves the rest: not followed. */
+	if (size < 4)
+		value = unknown;
+	else if (size == 4 && is_constant(value))
+		value.off = (int64_t)(uint32_t)value.off;
+	if (reg == MSP_X64_RSP && value.node != run->path.reg[reg].node)
+		emit(run, insn, MSP_SYM_AT_RSP, size, value, unknown);
+	run->path.reg[reg] = value;
+}
+
+static void write_operand(struct run *run, const struct msp_insn *insn, struct msp_sym value)
+{
+	const struct msp_operand *opnd = &insn->operand[0];
+
+	if (opnd->kind == MSP_OPND_MEM)
+		emit(run, insn, MSP_SYM_AT_STORE, opnd->size, mem_address(run, opnd), value);
+	else if (opnd->kind == MSP_OPND_REG && opnd->reg != MSP_REG_NONE)
+		set_reg(run, insn, opnd->reg, opnd->high_byte ? 1 : opnd->size, value);
+}
+
+static void clobber(struct run *run, uint32_t mask)
+{
+	for (unsigned int i = 0; i < 16; i++) {
+		if (mask & 1U << i)
+			run->path.reg[i] = unknown;
+	}
+}
+
+static void exec_two_operands(struct run *run, const struct msp_insn *insn)
+{
+	struct msp_sym a = read_operand(run, insn, 0), b;
+
+	if (insn->operand_count < 2) {
+		clobber(run, insn->writes);
+		return;
+	}
+	b = read_operand(run, insn, 1);
+	if (insn->op == MSP_OP_CMP || insn->op == MSP_OP_TEST)
+		emit(run, insn, MSP_SYM_AT_CMP, insn->operand[0].size, a, b);
+	else if (insn->op == MSP_OP_XOR && insn->operand[0].kind == MSP_OPND_REG &&
+		 insn->operand[1].kind == MSP_OPND_REG &&
+		 insn->operand[0].reg == insn->operand[1].reg)
+		write_operand(run, insn, constant(0));
+	else
+		write_operand(run, insn, arithmetic(run->env, insn->op, a, b));
+}
+
+static void exec_call(struct run *run, const struct msp_insn *insn)
+{
+	struct msp_sym_node node = {.kind = MSP_SYM_RESULT, .b = {1, (int64_t)insn->addr}};
+	struct msp_sym callee =
+		insn->has_target ? constant((int64_t)insn->target) : read_operand(run, insn, 0);
+
+	emit(run, insn, MSP_SYM_AT_CALL, 0, callee, unknown);
+	clobber(run, msp_x64_caller_saved);
+	run->path.reg[MSP_X64_RAX] = intern(run->env, &node);
+}
+
+static void exec_push_pop(struct run *run, const struct msp_insn *insn)
+{
+	struct msp_sym *rsp = &run->path.reg[MSP_X64_RSP];
+	struct msp_sym value;
+
+	if (insn->op == MSP_OP_PUSH) {
+		value = read_operand(run, insn, 0);
+		if (rsp->node)
+			rsp->off -= 8;
+		emit(run, insn, MSP_SYM_AT_STORE, 8, *rsp, value);
+		return;
+	}
+	if (rsp->node)
+		rsp->off += 8;
+	write_operand(run, insn, unknown);
+}
+
+static void exec(struct run *run, const struct msp_insn *insn)
+{
+	switch (insn->op) {
+	case MSP_OP_MOV:
+		write_operand(run, insn, read_operand(run, insn, 1));
+		break;
+	case MSP_OP_MOVSX: {
+		struct msp_sym v = read_operand(run, insn, 1);
+
+		write_operand(run, insn, insn->operand[1].size >= 4 ? v : unknown);
+		break;
+	}
+	case MSP_OP_LEA:
+		write_operand(run, insn, mem_address(run, &insn->operand[1]));
+		break;
+	case MSP_OP_ADD:
+	case MSP_OP_SUB:
+	case MSP_OP_AND:
+	case MSP_OP_OR:
+	case MSP_OP_XOR:
+	case MSP_OP_SHL:
+	case MSP_OP_SHR:
+	case MSP_OP_SAR:
+	case MSP_OP_CMP:
+	case MSP_OP_TEST:
+		exec_two_operands(run, insn);
+		break;
+	case MSP_OP_PUSH:
+	case MSP_OP_POP:
+		exec_push_pop(run, insn);
+		break;
+	case MSP_OP_CALL:
+		exec_call(run, insn);
+		break;
+	case MSP_OP_RET:
+		emit(run, insn, MSP_SYM_AT_RET, 0, run->path.reg[MSP_X64_RAX], unknown);
+		break;
+	default:
+		for (unsigned int i = 0; i < insn->operand_count; i++) {
+			if (insn->operand[i].kind == MSP_OPND_MEM)
+				load(run, insn, &insn->operand[i]);
+		}
+		clobber(run, insn->writes);
+		break;
+	}
+}
+
+static bool may_visit(struct run *run, uint64_t addr)
+{
+	for (unsigned int i = 0; i < run->visit_count; i++) {
+		if (run->visit[i].addr == addr)
+			return run->visit[i].count++ < VISITS_PER_INSN;
+	}
+	if (run->visit_count == MAX_VISITS)
+		return false;
+	run->visit[run->visit_count].addr = addr;
+	run->visit[run->visit_count++].count = 1;
+	return true;
+}
+
+static bool inside(const struct msp_sym_env *env, uint64_t addr)
+{
+	return addr >= env->start && addr < env->end;
+}
+
+/* Where the path goes after a branch; false: it ends. */
+static bool branch(struct run *run, const struct msp_insn *insn)
+{
+	if (insn->op == MSP_OP_JMP && !insn->has_target) {
+		emit(run, insn, MSP_SYM_AT_JUMP, 0, read_operand(run, insn, 0), unknown);
+		return false;
+	}
+	if (!inside(run->env, insn->target)) {
+		emit(run, insn, MSP_SYM_AT_CALL, 0, constant((int64_t)insn->target), unknown);
+		if (insn->op == MSP_OP_JMP)
+			return false;
+	} else if (insn->op == MSP_OP_JMP) {
+		run->path.addr = insn->target;
+		return true;
+	} else if (run->pending_count < MAX_PENDING) {
+		run->pending[run->pending_count] = run->path;
+		run->pending[run->pending_count++].addr = insn->target;
+	}
+	run->path.addr = insn->addr + insn->size;
+	return true;
+}
+
+/* One instruction of the current path; false: the path ends. */
+static bool step(struct run *run)
+{
+	struct msp_insn insn;
+
+	if (!inside(run->env, run->path.addr) || !may_visit(run, run->path.addr) ||
+	    msp_code_decode(run->env->code, run->path.addr, &insn) != 0)
+		return false;
+	if (insn.op == MSP_OP_JMP || insn.op == MSP_OP_JCC)
+		return branch(run, &insn);
+	exec(run, &insn);
+	run->path.addr += insn.size;
+	return msp_insn_falls_through(&insn);
+}
+
+void msp_sym_run(struct msp_sym_env *env, uint64_t entry)
+{
+	struct run run = {.env = env};
+	unsigned int left = env->max_insns;
+
+	memset(env->node, 0, sizeof(env->node[0]) * 2);
+	env->node[1].kind = MSP_SYM_CONST;
+	env->node_count = 2;
+	run.path.addr = entry;
+	for (unsigned int i = 0; i < 16; i++) {
+		struct msp_sym_node node = {.kind = MSP_SYM_REG, .op = (uint8_t)i};
+
+		run.path.reg[i] = intern(env, &node);
+	}
+	for (;;) {
+		while (left && !run.stop && step(&run))
+			left--;
+		if (!left || run.stop || !run.pending_count)
+			break;
+		run.path = run.pending[--run.pending_count];
+	}
+}
+
+bool msp_sym_is_load(const struct msp_sym_env *env, struct msp_sym v, unsigned int size,
+		     struct msp_sym *addr)
+{
+	const struct msp_sym_node *node = &env->node[v.node];
+
+	if (node->kind != MSP_SYM_LOAD || v.off != 0 || (size && node->size != size))
+		return false;
+	*addr = node->a;
+	return true;
+}
+
+bool msp_sym_is_load_reg(const struct msp_sym_env *env, struct msp_sym v, unsigned int size,
+			 int reg, int64_t *off)
+{
+	struct msp_sym addr;
+
+	if (!msp_sym_is_load(env, v, size, &addr) || !msp_sym_is_reg(env, addr, reg))
+		return false;
+	*off = addr.off;
+	return true;
+}
+
+bool msp_sym_is_load_load_reg(const struct msp_sym_env *env, struct msp_sym v, unsigned int size,
+			      int reg, int64_t outer, int64_t *off)
+{
+	struct msp_sym addr, base;
+	int64_t base_off;
+
+	if (!msp_sym_is_load(env, v, size, &addr))
+		return false;
+	base = (struct msp_sym){addr.node, 0};
+	if (!msp_sym_is_load_reg(env, base, 0, reg, &base_off) || base_off != outer)
+		return false;
+	*off = addr.off;
+	return true;
+}
+
+bool msp_sym_is_op(const struct msp_sym_env *env, struct msp_sym v, int op, struct msp_sym *a,
+		   struct msp_sym *b)
+{
+	const struct msp_sym_node *node = &env->node[v.node];
+
+	if (node->kind != MSP_SYM_OP || node->op != op || v.off != 0)
+		return false;
+	*a = node->a;
+	*b = node->b;
+	return true;
+}
+
+bool msp_sym_is_untagged(const struct msp_sym_env *env, struct msp_sym v)
+{
+	const struct msp_sym_node *node = &env->node[v.node];
+
+	return node->kind == MSP_SYM_OP && node->op == MSP_OP_AND && is_constant(node->b) &&
+	       node->b.off == (int64_t)(~0ULL >> 17);
+}
