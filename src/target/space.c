@@ -240,6 +240,7 @@ static void accept(struct msp_space *space, struct refresh *refresh)
 	space->mapping = refresh->mapping;
 	space->map_index = refresh->map_index;
 	space->count = refresh->count;
+	space->generation++;
 	refresh->maps = (struct msp_maps){0};
 	refresh->mapping = NULL;
 	refresh->map_index = NULL;

@@ -88,6 +88,7 @@ struct msp_vm {
 	struct msp_lj_proof proof;
 	bool gone;           /* was proved once, and is no more */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
+	uint64_t names_generation;  /* of the mappings that names knows */
 };
 
 /*

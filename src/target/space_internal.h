@@ -12,6 +12,7 @@ struct msp_space {
 	struct msp_mapping *mapping;
 	uint32_t *map_index; /* of each mapping: its line in maps */
 	size_t count;
+	uint64_t generation; /* counts refreshes */
 	struct msp_vm *vm; /* room for MSP_MAX_VMS, so that none ever moves */
 	size_t vms;
 };

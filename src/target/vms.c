@@ -201,13 +201,31 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	return vm && vm->proof.proved ? vm : NULL;
 }
 
+/* Where functions and their names may be. A range known already is passed over. */
+static void add_ranges(const struct msp_space *space, struct msp_lj_names *names)
+{
+	for (size_t i = 0; i < space->maps.count; i++) {
+		const struct msp_map *map = &space->maps.map[i];
+
+		if (holds_objects(map) && !map->shared &&
+		    msp_lj_names_add_range(names, map->start, map->end) == MSP_E_LIMIT)
+			return;
+	}
+}
+
 struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm)
 {
 	struct msp_vm *own = &space->vm[vm - space->vm];
 	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
 
-	if (!own->names)
+	if (!own->names) {
 		own->names =
 			msp_lj_names_new(entry->build, msp_process_memory(space->process), own->g);
+		own->names_generation = 0;
+	}
+	if (own->names && own->names_generation != space->generation) {
+		add_ranges(space, own->names);
+		own->names_generation = space->generation;
+	}
 	return own->names;
 }

@@ -117,21 +117,31 @@ void msp_walker_free(struct msp_walker *walker)
 	free(walker);
 }
 
-static void find_builds(struct msp_walker *walker)
+static void add_build(struct msp_walker *walker, const struct msp_mapping *map)
 {
-	struct msp_images *images = msp_space_images(walker->space);
 	const struct msp_image_entry *entry;
 
+	entry = msp_images_get(msp_space_images(walker->space), map->image);
+	if (!entry || entry->layout == MSP_LAYOUT_NONE || walker->builds == MSP_MAX_BUILDS)
+		return;
+	for (uint32_t i = 0; i < walker->builds; i++)
+		if (walker->build_base[i] == map->base)
+			return;
+	walker->build[walker->builds] = entry;
+	walker->build_base[walker->builds++] = map->base;
+}
+
+/* A file that is mapped twice (dlmopen) counts twice. */
+static void find_builds(struct msp_walker *walker)
+{
+	const struct msp_mapping *maps;
+	size_t count;
+
+	maps = msp_space_mappings(walker->space, &count);
 	walker->builds = 0;
-	for (uint32_t i = 1; i <= msp_images_layouts(images); i++) {
-		entry = msp_images_by_layout(images, i);
-		if (walker->builds == MSP_MAX_BUILDS)
-			break;
-		if (!msp_space_image_base(walker->space, entry->index,
-					  &walker->build_base[walker->builds]))
-			continue;
-		walker->build[walker->builds++] = entry;
-	}
+	for (size_t i = 0; i < count; i++)
+		if (maps[i].flags & MSP_MAP_FILE)
+			add_build(walker, &maps[i]);
 }
 
 static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
