@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A process that forks 1000 times, with and without -s; one that becomes another program; COMMAND under a shell.
+set -eu
+. "$(dirname "$0")/lib.sh"
+need_record
+need_program processes
+need "$LUAJIT"
+count=${FORKS:-1000}
+
+record "$work/p" -s -- "$PROGRAMS/processes" fork "$count"
+grep -q "forks $count failed 0" "$work/p.out" || fail "the target's forks were disturbed: $(cat "$work/p.out")"
+check "$count forks followed" "$work/p" --graph "$workloads/processes.graph" --min-whole 99 --inlined-hidden \
+	--min-samples "$count"
+python3 - "$work/p" "$count" <<-'END' || fail "too few of the children were seen"
+	import json, sys
+	profile = json.load(open(sys.argv[1]))
+	lua = {s["pid"] for s in profile["stacks"] if any(f["name"] == "bottom" for f in s["frames"])}
+	print("processes: Lua seen in %d of %s children" % (len(lua), sys.argv[2]))
+	sys.exit(0 if len(lua) > 0.8 * int(sys.argv[2]) else 1)
+END
+
+record "$work/q" -- "$PROGRAMS/processes" exec 1 "$LUAJIT" "$workloads/truth.lua" 3
+check "exec" "$work/q" --inlined-hidden --min-whole 99 --contains '{start};native_work=10' \
+	--contains 'main chunk \([^;]*truth.lua:0\);drive \([^;]*drive.lua:[0-9]+\);w_=50'
+
+record "$work/r" -s -- sh -c "'$LUAJIT' '$workloads/truth.lua' 2 & '$LUAJIT' '$workloads/helpers.lua' 2; wait"
+check "two children of a shell" "$work/r" --inlined-hidden --min-whole 99 \
+	--contains 'main chunk \([^;]*truth.lua:0\)=30' --contains 'main chunk \([^;]*helpers.lua:0\)=30'
+finish
