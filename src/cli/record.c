@@ -1,9 +1,386 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cachedir.h"
 #include "cli/commands.h"
+#include "cli/launch.h"
 #include "cli/messages.h"
+#include "cli/quality.h"
+#include "cli/save.h"
+#include "moonspy/moonspy.h"
+#include "recorder/recorder.h"
+#include "target/target.h"
+
+#define STEP_MS 100
+
+struct record {
+	const struct msp_options *options;
+	const struct msp_format *format;
+	struct cli_output output;
+	bool output_open;
+	struct cli_launch launch;
+	bool launched;
+	struct msp_recorder *recorder;
+	pid_t *pids; /* the processes to sample at the start */
+	size_t pid_count;
+	char name[64]; /* of the first one, or of the command */
+	struct timespec begin, wall;
+};
+
+static double elapsed(const struct record *r)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec - r->begin.tv_sec + (now.tv_nsec - r->begin.tv_nsec) / 1e9;
+}
+
+static int exit_code(int error)
+{
+	return error == MSP_E_PERMISSION ? CLI_PERMISSION : CLI_FAILED;
+}
+
+/* ---- Who is sampled ---- */
+
+static int add_pid(struct record *r, pid_t pid)
+{
+	pid_t *bigger = realloc(r->pids, (r->pid_count + 1) * sizeof(*bigger));
+
+	if (!bigger)
+		return CLI_FAILED;
+	r->pids = bigger;
+	for (size_t i = 0; i < r->pid_count; i++)
+		if (r->pids[i] == pid)
+			return 0;
+	r->pids[r->pid_count++] = pid;
+	return 0;
+}
+
+static int add_children(struct record *r)
+{
+	size_t parents = r->pid_count;
+	pid_t *child;
+	int n;
+
+	for (size_t i = 0; i < parents; i++) {
+		n = msp_process_children(r->pids[i], &child);
+		for (int j = 0; j < n; j++)
+			add_pid(r, child[j]);
+		if (n >= 0)
+			free(child);
+	}
+	return 0;
+}
+
+static int find_named(struct record *r)
+{
+	pid_t *pid = NULL;
+	int n = msp_process_find(r->options->name, &pid);
+
+	for (int i = 0; i < n; i++)
+		if (pid[i] != getpid())
+			add_pid(r, pid[i]);
+	free(pid);
+	if (r->pid_count)
+		return 0;
+	cli_error(cli_fmt("no process is called %s", r->options->name), NULL, "moonspy list");
+	return CLI_FAILED;
+}
+
+static void set_name(struct record *r, const char *text)
+{
+	const char *slash = strrchr(text, '/');
+
+	snprintf(r->name, sizeof(r->name), "%s", slash && slash[1] ? slash + 1 : text);
+}
+
+static int find_targets(struct record *r)
+{
+	const struct msp_options *o = r->options;
+	struct msp_process *process;
+	int rc;
+
+	for (size_t i = 0; i < o->pid_count; i++)
+		add_pid(r, o->pids[i]);
+	rc = o->name ? find_named(r) : 0;
+	if (rc)
+		return rc;
+	if (o->subprocesses)
+		add_children(r);
+	set_name(r, o->command ? o->command[0] : o->all ? "all" : "moonspy");
+	if (r->pid_count && !msp_process_open(r->pids[0], &process)) {
+		set_name(r, msp_process_comm(process));
+		msp_process_close(process);
+	}
+	return 0;
+}
+
+/* ---- Starting ---- */
+
+static int open_output(struct record *r)
+{
+	char path[256];
+	const char *name = r->options->output;
+	int rc;
+
+	r->format = cli_save_format(r->options->format, name);
+	if (!r->format)
+		return CLI_USAGE;
+	if (!name)
+		name = cli_output_name(path, sizeof(path), r->name, r->pid_count ? r->pids[0] : 0,
+			r->format->endings[0]);
+	rc = cli_output_open(&r->output, name, r->options->force);
+	r->output_open = !rc;
+	return rc;
+}
+
+static int open_engine(struct record *r, enum msp_engine engine, char *why, size_t size)
+{
+	const struct msp_options *o = r->options;
+	char dir[4096];
+	struct msp_recorder_options opts = {
+		.engine = engine,
+		.rate = o->rate,
+		.all = o->all,
+		.follow = o->subprocesses,
+		.kernel = !o->view.no_kernel,
+		.stats = true,
+		.cache_dir = cli_cache_dir(dir, sizeof(dir)),
+	};
+
+	return msp_recorder_open(&opts, &r->recorder, why, size);
+}
+
+static int open_recorder(struct record *r)
+{
+	enum cli_engine wanted = r->options->engine;
+	char why[512] = "", second[512] = "";
+	int err = MSP_E_UNSUPPORTED;
+
+	if (wanted != CLI_ENGINE_PTRACE)
+		err = open_engine(r, MSP_ENGINE_BPF, why, sizeof(why));
+	if (err && wanted != CLI_ENGINE_BPF && !r->options->all) {
+		if (wanted == CLI_ENGINE_AUTO)
+			cli_note("BPF cannot be used (%s): each sample stops its thread for a moment instead", why);
+		err = open_engine(r, MSP_ENGINE_PTRACE, second, sizeof(second));
+	}
+	if (!err)
+		return 0;
+	cli_error("cannot start sampling", second[0] ? second : why,
+		err == MSP_E_PERMISSION ? "sudo moonspy record ..." : "moonspy doctor");
+	return exit_code(err);
+}
+
+static int attach_pid(struct record *r, pid_t pid)
+{
+	int err = msp_recorder_add(r->recorder, pid);
+
+	if (!err)
+		return 0;
+	if (err == MSP_E_GONE || err == MSP_E_NOT_FOUND)
+		cli_error(cli_fmt("there is no process %d", pid), NULL, "moonspy list");
+	else
+		cli_error(cli_fmt("cannot sample process %d", pid), msp_strerror(err),
+			err == MSP_E_PERMISSION ? cli_fmt("sudo moonspy record -p %d", pid) : NULL);
+	return exit_code(err);
+}
+
+static int attach_all(struct record *r)
+{
+	int err = msp_recorder_add_all(r->recorder);
+
+	if (!err)
+		return 0;
+	cli_error("cannot sample the whole machine", msp_strerror(err),
+		err == MSP_E_PERMISSION ? "sudo moonspy record -a" : NULL);
+	return exit_code(err);
+}
+
+static int start_command(struct record *r)
+{
+	int rc = cli_launch_start(&r->launch, r->options->command), err;
+
+	if (rc)
+		return rc;
+	r->launched = true;
+	cli_signals_install(r->launch.pid);
+	err = msp_recorder_add_launched(r->recorder, r->launch.pid);
+	if (err) {
+		cli_error(cli_fmt("cannot sample %s", r->options->command[0]), msp_strerror(err), NULL);
+		return exit_code(err);
+	}
+	return cli_launch_go(&r->launch, r->options->command);
+}
+
+/* A process that ends while a list of several is attached is no error; a single one is. */
+static int attach(struct record *r)
+{
+	int rc, first = 0;
+	size_t attached = 0;
+
+	if (r->options->command)
+		return start_command(r);
+	cli_signals_install(0);
+	if (r->options->all)
+		return attach_all(r);
+	for (size_t i = 0; i < r->pid_count; i++) {
+		rc = attach_pid(r, r->pids[i]);
+		attached += !rc;
+		first = first ? first : rc;
+	}
+	return attached ? 0 : first;
+}
+
+/* ---- Running ---- */
+
+static void show_progress(struct record *r)
+{
+	const struct msp_quality *q;
+	char count[CLI_COUNT_SIZE];
+
+	if (!cli_progress_wanted())
+		return;
+	msp_recorder_update_quality(r->recorder);
+	q = msp_profile_quality(msp_recorder_profile(r->recorder));
+	cli_progress("%.0f s, %s samples, %.1f %% whole, %llu lost (Ctrl-C ends)", elapsed(r),
+		cli_count(q->samples, count), q->samples ? 100.0 * q->whole / q->samples : 100.0,
+		(unsigned long long)q->lost);
+}
+
+static bool finished(struct record *r)
+{
+	if (cli_signals_seen(NULL))
+		return !r->launched || cli_launch_ended(&r->launch) || cli_signals_seen(NULL) > 1;
+	if (r->options->duration_ns && elapsed(r) * 1e9 >= r->options->duration_ns)
+		return true;
+	if (r->launched)
+		return cli_launch_ended(&r->launch) && !(r->options->subprocesses && msp_recorder_alive(r->recorder));
+	return !r->options->all && !msp_recorder_alive(r->recorder);
+}
+
+/* How long until the next look at the clock. */
+static int step_ms(const struct record *r)
+{
+	double left = r->options->duration_ns / 1e9 - elapsed(r);
+
+	if (!r->options->duration_ns || left * 1000 > STEP_MS)
+		return STEP_MS;
+	return left > 0 ? left * 1000 + 1 : 1;
+}
+
+static int run(struct record *r)
+{
+	int err;
+
+	while (!finished(r)) {
+		err = msp_recorder_poll(r->recorder, step_ms(r));
+		if (err) {
+			cli_error("sampling failed", msp_strerror(err), NULL);
+			return CLI_FAILED;
+		}
+		show_progress(r);
+	}
+	cli_progress_clear();
+	err = msp_recorder_stop(r->recorder);
+	if (err)
+		cli_error("the last samples could not be read", msp_strerror(err), NULL);
+	return 0;
+}
+
+/* ---- Ending ---- */
+
+static void set_meta(struct record *r, struct msp_profile *profile)
+{
+	char text[1024] = "";
+	struct tm tm;
+	size_t n = 0;
+
+	gmtime_r(&r->wall.tv_sec, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	msp_profile_set_meta(profile, "start", text);
+	msp_profile_set_meta(profile, "version", MOONSPY_VERSION);
+	msp_profile_set_meta(profile, "event", "cpu");
+	text[0] = 0;
+	for (char **arg = r->options->command; arg && *arg && n < sizeof(text); arg++)
+		n += snprintf(text + n, sizeof(text) - n, "%s%s", n ? " " : "", *arg);
+	if (!r->options->command && r->pid_count == 1)
+		snprintf(text, sizeof(text), "%s (pid %d)", r->name, r->pids[0]);
+	else if (!r->options->command)
+		snprintf(text, sizeof(text), "%s", r->name);
+	msp_profile_set_meta(profile, "command", text);
+}
+
+static void say_what_was_found(const struct record *r)
+{
+	if (msp_recorder_refused(r->recorder))
+		cli_note("Lua is not shown: %s; please report it with the output of moonspy inspect -j",
+			msp_recorder_refused(r->recorder));
+	else if (!msp_recorder_builds(r->recorder))
+		cli_note("no LuaJIT in %s: its native stacks only", r->options->all ? "any process" : r->name);
+}
+
+static int save(struct record *r)
+{
+	struct msp_profile *profile = msp_recorder_profile(r->recorder);
+	struct msp_quality quality = *msp_profile_quality(profile);
+	int rc;
+
+	say_what_was_found(r);
+	if (!quality.samples) {
+		cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s", r->options->all ? "machine" : "process",
+				  quality.seconds),
+			NULL, "moonspy record -d 60s ...");
+		return CLI_NOTHING;
+	}
+	set_meta(r, profile);
+	r->output_open = false; /* cli_save() ends it */
+	rc = cli_save(&r->output, r->format, profile, &r->options->view);
+	if (r->options->stats)
+		cli_quality_stats(&quality);
+	cli_quality_line(&quality);
+	return rc;
+}
+
+static int record(struct record *r)
+{
+	int rc = find_targets(r);
+
+	if (!rc)
+		rc = open_output(r);
+	if (!rc)
+		rc = open_recorder(r);
+	clock_gettime(CLOCK_MONOTONIC, &r->begin);
+	clock_gettime(CLOCK_REALTIME, &r->wall);
+	if (!rc)
+		rc = attach(r);
+	if (!rc)
+		rc = run(r);
+	return rc ? rc : save(r);
+}
 
 int cmd_record(const struct msp_options *options)
 {
-	cli_error("record is not there yet", NULL, NULL);
-	return CLI_FAILED;
+	struct record r = {.options = options};
+	int rc = record(&r), status;
+
+	if (r.output_open)
+		cli_output_abandon(&r.output);
+	if (r.launched && !rc) {
+		/* With a duration the command goes on, and so do we: its status is ours. */
+		status = cli_launch_wait(&r.launch);
+		rc = status;
+	} else if (r.launched) {
+		status = cli_launch_ended(&r.launch) ? r.launch.status : 0;
+		cli_launch_abandon(&r.launch);
+		rc = rc == CLI_NOTHING && status ? status : rc;
+	}
+	msp_recorder_close(r.recorder);
+	free(r.pids);
+	return rc;
 }

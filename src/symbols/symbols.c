@@ -6,15 +6,15 @@
 #include "moonspy/moonspy.h"
 #include "symbols/symbols.h"
 
-struct msp_symbols {
+struct msp_symbolizer {
 	struct msp_space *space;
 	const struct msp_kernel_symbols *kernel;
 	char text[128];
 };
 
-int msp_symbols_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbols **out)
+int msp_symbolizer_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)
 {
-	struct msp_symbols *s = calloc(1, sizeof(*s));
+	struct msp_symbolizer *s = calloc(1, sizeof(*s));
 
 	*out = s;
 	if (!s)
@@ -24,7 +24,7 @@ int msp_symbols_new(struct msp_space *space, const struct msp_kernel_symbols *ke
 	return 0;
 }
 
-void msp_symbols_free(struct msp_symbols *symbols)
+void msp_symbolizer_free(struct msp_symbolizer *symbols)
 {
 	free(symbols);
 }
@@ -36,7 +36,7 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-static void name_kernel(struct msp_symbols *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+static void name_kernel(struct msp_symbolizer *s, const struct msp_raw_frame *raw, struct msp_frame *out)
 {
 	const char *name, *module;
 
@@ -54,14 +54,14 @@ static void name_kernel(struct msp_symbols *s, const struct msp_raw_frame *raw, 
 }
 
 /* The image of a native frame, NULL if it is not known. */
-static struct msp_image *image_of(struct msp_symbols *s, uint32_t index)
+static struct msp_image *image_of(struct msp_symbolizer *s, uint32_t index)
 {
 	const struct msp_image_entry *entry = msp_images_get(msp_space_images(s->space), index);
 
 	return entry ? entry->image : NULL;
 }
 
-static void name_native(struct msp_symbols *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *raw, struct msp_frame *out)
 {
 	struct msp_image *image = image_of(s, raw->image);
 	struct msp_symbol symbol;
@@ -77,7 +77,7 @@ static void name_native(struct msp_symbols *s, const struct msp_raw_frame *raw, 
 }
 
 /* A C function known by its address only. */
-static void name_cfunction(struct msp_symbols *s, uint64_t addr, struct msp_frame *out)
+static void name_cfunction(struct msp_symbolizer *s, uint64_t addr, struct msp_frame *out)
 {
 	const struct msp_mapping *map = msp_space_find(s->space, addr);
 	struct msp_raw_frame raw = {.addr = addr};
@@ -91,7 +91,7 @@ static void name_cfunction(struct msp_symbols *s, uint64_t addr, struct msp_fram
 }
 
 /* Does the native frame just inside of a C function's Lua frame show that function already? */
-static bool shown_already(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t i)
+static bool shown_already(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t i)
 {
 	struct msp_image *image;
 	struct msp_symbol symbol;
@@ -106,7 +106,7 @@ static bool shown_already(struct msp_symbols *s, const struct msp_raw_frame *raw
 	       symbol.addr == raw[i].addr - map->base;
 }
 
-static const struct msp_image_entry *build_of(struct msp_symbols *s, uint32_t layout)
+static const struct msp_image_entry *build_of(struct msp_symbolizer *s, uint32_t layout)
 {
 	return layout ? msp_images_by_layout(msp_space_images(s->space), layout) : NULL;
 }
@@ -126,7 +126,7 @@ static int name_gone(struct msp_frame *out)
 	return MSP_E_GONE;
 }
 
-static int name_lua(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t n, size_t i,
+static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
 	struct msp_frame *out)
 {
 	const struct msp_raw_frame *vm_frame = vm_of(raw, i), *f = &raw[i];
@@ -155,7 +155,7 @@ static int name_lua(struct msp_symbols *s, const struct msp_raw_frame *raw, size
 	return 0;
 }
 
-static void name_fast(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+static void name_fast(struct msp_symbolizer *s, const struct msp_raw_frame *f, struct msp_frame *out)
 {
 	const struct msp_image_entry *build = build_of(s, f->image);
 
@@ -167,7 +167,7 @@ static void name_fast(struct msp_symbols *s, const struct msp_raw_frame *f, stru
 	}
 }
 
-static void name_vm(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+static void name_vm(struct msp_symbolizer *s, const struct msp_raw_frame *f, struct msp_frame *out)
 {
 	struct msp_raw_frame native = {.addr = f->ident, .ident = f->ident, .image = f->pos};
 
@@ -182,7 +182,7 @@ static void name_vm(struct msp_symbols *s, const struct msp_raw_frame *f, struct
 	out->vm = true;
 }
 
-static void name_error(struct msp_symbols *s, const struct msp_raw_frame *f, struct msp_frame *out)
+static void name_error(struct msp_symbolizer *s, const struct msp_raw_frame *f, struct msp_frame *out)
 {
 	static const char *const reason[] = {
 #define _(id, text) text,
@@ -211,7 +211,7 @@ static void name_state(const struct msp_raw_frame *f, struct msp_frame *out)
 	out->name = f->pos < MSP_STATE_COUNT ? text[f->pos] : "[state]";
 }
 
-int msp_symbols_frame(struct msp_symbols *s, const struct msp_raw_frame *raw, size_t n, size_t i,
+int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
 	struct msp_frame *out)
 {
 	const struct msp_raw_frame *f = &raw[i];

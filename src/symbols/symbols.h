@@ -16,11 +16,11 @@ void msp_kernel_symbols_free(struct msp_kernel_symbols *symbols);
 bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, const char **name,
 	const char **module);
 
-struct msp_symbols;
+struct msp_symbolizer;
 
 /* Does not own space and kernel; they live longer. */
-int msp_symbols_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbols **out);
-void msp_symbols_free(struct msp_symbols *symbols);
+int msp_symbolizer_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out);
+void msp_symbolizer_free(struct msp_symbolizer *symbols);
 
 /*
  * Names raw[i] of a stack raw[0..n), leaf first. Returns 0; 1 if this frame is
@@ -29,7 +29,7 @@ void msp_symbols_free(struct msp_symbols *symbols);
  * it is not there any more: *out is then a frame that says so. Strings in *out
  * are good until the next call.
  */
-int msp_symbols_frame(struct msp_symbols *symbols, const struct msp_raw_frame *raw, size_t n, size_t i,
+int msp_symbolizer_frame(struct msp_symbolizer *symbols, const struct msp_raw_frame *raw, size_t n, size_t i,
 	struct msp_frame *out);
 
 #endif

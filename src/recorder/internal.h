@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef MSP_RECORDER_INTERNAL_H
+#define MSP_RECORDER_INTERNAL_H
+
+#include "bpf/sampler.h"
+#include "bpf/sideband.h"
+#include "recorder/recorder.h"
+#include "symbols/symbols.h"
+
+/* Raw frame -> frame of the profile, for one process. */
+struct frame_cache {
+	struct frame_cache_entry *entry;
+	uint32_t room, count;
+};
+
+struct frame_cache_entry {
+	struct msp_raw_frame key; /* kind MSP_RAW_KIND_COUNT: free place */
+	uint32_t id;
+};
+
+#define MSP_FRAME_HIDDEN UINT32_MAX /* this raw frame is not shown */
+
+/* Places for an equal key: its id in *id and true, or false. */
+bool frame_cache_get(const struct frame_cache *cache, const struct msp_raw_frame *key, uint32_t *id);
+void frame_cache_put(struct frame_cache *cache, const struct msp_raw_frame *key, uint32_t id);
+void frame_cache_clear(struct frame_cache *cache);
+
+struct rec_process {
+	pid_t pid;
+	struct msp_process *process; /* NULL: not opened yet (launched), or gone before it could be */
+	struct msp_space *space;
+	struct msp_symbolizer *symbols;
+	struct frame_cache cache;
+	bool added;       /* by the user, or a followed child */
+	bool waiting;     /* launched, has not called exec */
+	bool dirty;       /* mappings have changed */
+	bool ended;
+	uint64_t refreshed_ns;
+	uint32_t mapped_images; /* images the kernel knows */
+};
+
+struct msp_recorder {
+	struct msp_recorder_options opts;
+	struct msp_sampler *sampler;
+	struct msp_sideband *sideband;
+	struct rec_ptrace *ptrace;
+	int epoll;
+	struct msp_images *images;
+	uint32_t images_sent, layouts_sent;
+	struct msp_kernel_symbols *kernel;
+	struct msp_profile *profile;
+
+	struct rec_process **process; /* sorted by pid */
+	size_t process_count, process_room;
+
+	uint64_t started_ns;
+	uint64_t samples, whole, truncated, estimated;
+	uint64_t errors[MSP_ERROR_REASON_COUNT];
+	uint64_t functions_gone;
+	int failed; /* error code of what cannot be gone on with */
+	uint32_t *ids; /* of one stack */
+	char refused[160];
+};
+
+/* processes.c */
+struct rec_process *rec_find(struct msp_recorder *rec, pid_t pid);
+struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid);
+void rec_remove(struct msp_recorder *rec, struct rec_process *p);
+/* Opens the process, loads its tables, hands them to the engine. */
+int rec_load(struct msp_recorder *rec, struct rec_process *p);
+void rec_unload(struct rec_process *p);
+int rec_refresh(struct msp_recorder *rec, struct rec_process *p);
+int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
+
+/* samples.c */
+int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *frames);
+void rec_fill_quality(struct msp_recorder *rec);
+
+/* ptrace.c: the engine for where BPF is not allowed */
+int rec_ptrace_open(struct msp_recorder *rec);
+void rec_ptrace_close(struct msp_recorder *rec);
+/* Waits for the next tick and samples the threads that are due. */
+int rec_ptrace_tick(struct msp_recorder *rec);
+
+uint64_t rec_now_ns(void);
+
+#endif

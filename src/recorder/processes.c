@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* The processes being recorded: their tables, loaded, handed to the engine, kept up to date. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+#include "recorder/internal.h"
+
+/* First process with a pid not below this one. */
+static size_t lower_bound(const struct msp_recorder *rec, pid_t pid)
+{
+	size_t lo = 0, hi = rec->process_count, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (rec->process[mid]->pid < pid)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+struct rec_process *rec_find(struct msp_recorder *rec, pid_t pid)
+{
+	size_t at = lower_bound(rec, pid);
+
+	return at < rec->process_count && rec->process[at]->pid == pid ? rec->process[at] : NULL;
+}
+
+struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid)
+{
+	size_t at = lower_bound(rec, pid);
+	struct rec_process **bigger, *p;
+
+	if (at < rec->process_count && rec->process[at]->pid == pid)
+		return rec->process[at];
+	if (rec->process_count == rec->process_room) {
+		rec->process_room = rec->process_room ? 2 * rec->process_room : 16;
+		bigger = realloc(rec->process, rec->process_room * sizeof(*bigger));
+		if (!bigger)
+			return NULL;
+		rec->process = bigger;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	memmove(rec->process + at + 1, rec->process + at,
+		(rec->process_count - at) * sizeof(*rec->process));
+	rec->process[at] = p;
+	rec->process_count++;
+	return p;
+}
+
+void rec_unload(struct rec_process *p)
+{
+	frame_cache_clear(&p->cache);
+	msp_symbolizer_free(p->symbols);
+	msp_space_free(p->space);
+	msp_process_close(p->process);
+	p->symbols = NULL;
+	p->space = NULL;
+	p->process = NULL;
+}
+
+void rec_remove(struct msp_recorder *rec, struct rec_process *p)
+{
+	size_t at = lower_bound(rec, p->pid);
+
+	if (rec->sampler)
+		msp_sampler_remove_process(rec->sampler, p->pid);
+	rec_unload(p);
+	free(p);
+	memmove(rec->process + at, rec->process + at + 1,
+		(rec->process_count - at - 1) * sizeof(*rec->process));
+	rec->process_count--;
+}
+
+/* Why a build cannot be used, in one line. */
+static void note_refused(struct msp_recorder *rec, const struct msp_image_entry *entry)
+{
+	const struct msp_lj_evidence *evidence;
+	size_t n = msp_lj_build_evidence(entry->build, &evidence);
+
+	if (rec->refused[0])
+		return;
+	snprintf(rec->refused, sizeof(rec->refused), "%s: layout incomplete", msp_image_name(entry->image));
+	for (size_t i = 0; i < n; i++)
+		if (!evidence[i].found) {
+			snprintf(rec->refused, sizeof(rec->refused), "%s: %s not found: %s",
+				msp_image_name(entry->image), evidence[i].field, evidence[i].why);
+			return;
+		}
+}
+
+/* Images and layouts that the kernel does not have yet. */
+static int send_images(struct msp_recorder *rec)
+{
+	const struct msp_image_entry *e;
+	uint32_t count = msp_images_count(rec->images);
+	int err;
+
+	for (; rec->images_sent < count; rec->images_sent++) {
+		e = msp_images_get(rec->images, rec->images_sent + 1);
+		if (e->build && e->layout == MSP_LAYOUT_NONE)
+			note_refused(rec, e);
+		if (e->layout != MSP_LAYOUT_NONE) {
+			err = msp_sampler_set_layout(rec->sampler, e->layout,
+				msp_lj_build_layout(e->build));
+			if (err)
+				return err;
+		}
+		err = msp_sampler_add_image(rec->sampler, e->index, e->table, e->layout);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* File mappings only: what else is executable is compiled code, or unknown. */
+static struct msp_mapping *file_mappings(const struct msp_space *space, uint32_t *count)
+{
+	size_t n, to = 0;
+	const struct msp_mapping *map = msp_space_mappings(space, &n);
+	struct msp_mapping *out = calloc(n + 1, sizeof(*out));
+
+	for (size_t i = 0; out && i < n; i++)
+		if (map[i].flags & MSP_MAP_FILE)
+			out[to++] = map[i];
+	*count = to;
+	return out;
+}
+
+static void add_build(struct msp_recorder *rec, struct msp_bpf_process *process, const struct msp_mapping *m)
+{
+	const struct msp_image_entry *e = msp_images_get(rec->images, m->image);
+
+	if (!e || e->layout == MSP_LAYOUT_NONE || process->build_count == MSP_MAX_BUILDS)
+		return;
+	for (uint32_t i = 0; i < process->build_count; i++)
+		if (process->build[i].vm_base == m->base)
+			return;
+	process->build[process->build_count].layout = e->layout;
+	process->build[process->build_count].vm_base = m->base;
+	process->build_count++;
+}
+
+static int send_process(struct msp_recorder *rec, struct rec_process *p)
+{
+	struct msp_bpf_process process = {0};
+	struct msp_mapping *map;
+	uint32_t count;
+	int err;
+
+	if (!rec->sampler)
+		return 0;
+	err = send_images(rec);
+	if (err)
+		return err;
+	map = file_mappings(p->space, &count);
+	if (!map)
+		return MSP_E_NOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		add_build(rec, &process, &map[i]);
+	err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
+	free(map);
+	return err;
+}
+
+int rec_refresh(struct msp_recorder *rec, struct rec_process *p)
+{
+	int changed;
+
+	p->dirty = false;
+	p->refreshed_ns = rec_now_ns();
+	if (!p->space)
+		return 0;
+	changed = msp_space_refresh(p->space);
+	if (changed <= 0)
+		return changed == MSP_E_GONE ? 0 : changed;
+	return send_process(rec, p);
+}
+
+int rec_load(struct msp_recorder *rec, struct rec_process *p)
+{
+	int err = msp_process_open(p->pid, &p->process);
+
+	if (!err)
+		err = msp_space_new(rec->images, p->process, &p->space);
+	if (!err)
+		err = msp_symbolizer_new(p->space, rec->kernel, &p->symbols);
+	if (!err) {
+		err = msp_space_refresh(p->space);
+		err = err < 0 ? err : send_process(rec, p);
+	}
+	p->refreshed_ns = rec_now_ns();
+	if (err)
+		rec_unload(p);
+	return err;
+}
+
+/* Clock ticks since boot, as start times of threads are counted. */
+static uint64_t now_ticks(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec * sysconf(_SC_CLK_TCK) + t.tv_nsec / (1000000000 / sysconf(_SC_CLK_TCK));
+}
+
+static bool contains(const pid_t *list, int n, pid_t tid)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] == tid)
+			return true;
+	return false;
+}
+
+/*
+ * One event for each thread; later threads inherit one. A thread that was
+ * started while the list was walked has inherited it if its parent had it
+ * already, else not; which, the next look at the list cannot tell. So threads
+ * that a second look finds are attached only if they are older than the first
+ * attachment, by their start time.
+ */
+int rec_attach_threads(struct msp_recorder *rec, pid_t pid)
+{
+	struct rec_process *p = rec_find(rec, pid);
+	pid_t *tid = NULL, *again = NULL;
+	int n, m, err = 0, attached = 0;
+	uint64_t first_ticks = 0;
+
+	n = msp_process_threads(p->process, &tid);
+	if (n < 0)
+		return n;
+	first_ticks = now_ticks();
+	for (int i = 0; i < n; i++) {
+		err = msp_sampler_attach_thread(rec->sampler, tid[i]);
+		if (err && err != MSP_E_GONE)
+			break;
+		attached += !err;
+	}
+	m = err && err != MSP_E_GONE ? 0 : msp_process_threads(p->process, &again);
+	for (int i = 0; i < m; i++)
+		if (!contains(tid, n, again[i]) &&
+			msp_process_thread_start_time(p->process, again[i]) < first_ticks)
+			msp_sampler_attach_thread(rec->sampler, again[i]);
+	free(tid);
+	free(again);
+	return attached ? 0 : err ? err : MSP_E_GONE;
+}

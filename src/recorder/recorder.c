@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+#include "recorder/internal.h"
+
+/* Samples are taken from the ring this often: names are read soon after they are first seen. */
+#define POLL_MS 10
+/* Mappings are read again at most this often for code at unknown addresses. */
+#define REFRESH_NS 100000000ull
+
+uint64_t rec_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static int watch(struct msp_recorder *rec, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	return epoll_ctl(rec->epoll, EPOLL_CTL_ADD, fd, &ev) ? MSP_E_IO : 0;
+}
+
+static int open_bpf(struct msp_recorder *rec, char *error, size_t size)
+{
+	struct msp_sampler_options opts = {
+		.rate = rec->opts.rate,
+		.all = rec->opts.all || rec->opts.follow,
+		.kernel = rec->opts.kernel,
+		.stats = true,
+		.mappings = rec->opts.all ? 262144 : 65536,
+	};
+	int err = msp_sampler_open(&opts, &rec->sampler, error, size);
+
+	if (err)
+		return err;
+	err = msp_sideband_open(&rec->sideband);
+	if (err) {
+		snprintf(error, size, "perf events of all CPUs cannot be opened");
+		return err;
+	}
+	err = watch(rec, msp_sampler_fd(rec->sampler));
+	return err ? err : watch(rec, msp_sideband_fd(rec->sideband));
+}
+
+int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_recorder **out, char *error,
+	size_t error_size)
+{
+	struct msp_images_options images = {.cache_dir = opts->cache_dir, .no_luajit = opts->no_luajit};
+	struct msp_recorder *rec = calloc(1, sizeof(*rec));
+	int err;
+
+	*out = NULL;
+	error[0] = 0;
+	if (!rec)
+		return MSP_E_NOMEM;
+	rec->opts = *opts;
+	rec->epoll = epoll_create1(EPOLL_CLOEXEC);
+	rec->profile = msp_profile_new();
+	rec->ids = calloc(MSP_MAX_FRAMES + 1, sizeof(*rec->ids));
+	rec->started_ns = rec_now_ns();
+	err = rec->epoll < 0 || !rec->profile || !rec->ids ? MSP_E_NOMEM : msp_images_new(&images, &rec->images);
+	if (!err && opts->engine == MSP_ENGINE_BPF)
+		err = open_bpf(rec, error, error_size);
+	if (!err && opts->engine == MSP_ENGINE_PTRACE)
+		err = rec_ptrace_open(rec);
+	if (!err && opts->kernel)
+		rec->kernel = msp_kernel_symbols_load();
+	if (err) {
+		if (!error[0])
+			snprintf(error, error_size, "%s", msp_strerror(err));
+		msp_recorder_close(rec);
+		return err;
+	}
+	*out = rec;
+	return 0;
+}
+
+void msp_recorder_close(struct msp_recorder *rec)
+{
+	if (!rec)
+		return;
+	while (rec->process_count)
+		rec_remove(rec, rec->process[rec->process_count - 1]);
+	free(rec->process);
+	rec_ptrace_close(rec);
+	msp_sideband_close(rec->sideband);
+	msp_sampler_close(rec->sampler);
+	msp_images_free(rec->images);
+	msp_kernel_symbols_free(rec->kernel);
+	msp_profile_free(rec->profile);
+	if (rec->epoll >= 0)
+		close(rec->epoll);
+	free(rec->ids);
+	free(rec);
+}
+
+/* ---- What to sample ---- */
+
+int msp_recorder_add(struct msp_recorder *rec, pid_t pid)
+{
+	struct rec_process *p = rec_insert(rec, pid);
+	int err;
+
+	if (!p)
+		return MSP_E_NOMEM;
+	if (p->added)
+		return 0;
+	err = rec_load(rec, p);
+	if (!err && rec->sampler)
+		err = rec_attach_threads(rec, pid);
+	if (err) {
+		rec_remove(rec, p);
+		return err;
+	}
+	p->added = true;
+	return 0;
+}
+
+int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
+{
+	struct rec_process *p = rec_insert(rec, pid);
+	int err;
+
+	if (!p)
+		return MSP_E_NOMEM;
+	p->added = p->waiting = true;
+	err = rec->sampler ? msp_sampler_attach_thread(rec->sampler, pid) : 0;
+	if (err)
+		rec_remove(rec, p);
+	return err;
+}
+
+int msp_recorder_add_all(struct msp_recorder *rec)
+{
+	return rec->sampler ? msp_sampler_attach_cpus(rec->sampler) : MSP_E_UNSUPPORTED;
+}
+
+/* ---- What happens meanwhile ---- */
+
+/* A process of ours runs another program: nothing that is known of it holds any more. */
+static void on_exec(struct msp_recorder *rec, struct rec_process *p)
+{
+	rec_unload(p);
+	p->waiting = false;
+	rec_load(rec, p);
+}
+
+static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
+{
+	const struct rec_process *parent = rec_find(rec, change->ppid);
+	struct rec_process *p;
+
+	if (!parent || !parent->added || !rec->opts.follow)
+		return;
+	p = rec_insert(rec, change->pid);
+	if (!p)
+		return;
+	p->added = true;
+	if (!p->process)
+		rec_load(rec, p);
+}
+
+static void on_change(void *ctx, const struct msp_change *change)
+{
+	struct msp_recorder *rec = ctx;
+	struct rec_process *p;
+
+	if (change->kind == MSP_CHANGE_FORK)
+		on_fork(rec, change);
+	if (change->kind == MSP_CHANGE_LOST)
+		for (size_t i = 0; i < rec->process_count; i++)
+			rec->process[i]->dirty = true;
+	p = rec_find(rec, change->pid);
+	if (!p)
+		return;
+	if (change->kind == MSP_CHANGE_EXEC)
+		on_exec(rec, p);
+	else if (change->kind == MSP_CHANGE_MAPPING && !p->waiting)
+		p->dirty = true;
+	else if (change->kind == MSP_CHANGE_EXIT && (!p->process || !msp_process_alive(p->process)))
+		p->ended = true;
+}
+
+/* The sampler met something that it does not know. */
+static int on_event(void *ctx, const struct msp_event *event)
+{
+	struct msp_recorder *rec = ctx;
+	struct rec_process *p = rec_find(rec, event->pid);
+
+	if (event->kind == MSP_RECORD_PROCESS) {
+		if (!p)
+			p = rec_insert(rec, event->pid);
+		if (p && !p->process)
+			rec_load(rec, p);
+	} else if (p && rec_now_ns() - p->refreshed_ns > REFRESH_NS) {
+		p->dirty = true;
+	}
+	return 0;
+}
+
+static void refresh_dirty(struct msp_recorder *rec)
+{
+	for (size_t i = 0; i < rec->process_count; i++)
+		if (rec->process[i]->dirty)
+			rec_refresh(rec, rec->process[i]);
+}
+
+/* Processes that nobody asked for by name are forgotten when they have ended. */
+static void forget_ended(struct msp_recorder *rec)
+{
+	for (size_t i = rec->process_count; i-- > 0;)
+		if (rec->process[i]->ended && !rec->process[i]->added)
+			rec_remove(rec, rec->process[i]);
+}
+
+static int take_samples(struct msp_recorder *rec)
+{
+	struct msp_sampler_handlers handlers = {rec_on_sample, on_event, rec};
+	int n = rec->sampler ? msp_sampler_consume(rec->sampler, &handlers) : 0;
+
+	return rec->failed ? rec->failed : n < 0 && n != -EAGAIN ? MSP_E_IO : 0;
+}
+
+static int work(struct msp_recorder *rec)
+{
+	int err = take_samples(rec); /* before changes: these were taken under the old mappings */
+
+	if (rec->sideband)
+		msp_sideband_consume(rec->sideband, on_change, rec);
+	refresh_dirty(rec);
+	forget_ended(rec);
+	return err;
+}
+
+int msp_recorder_poll(struct msp_recorder *rec, int timeout_ms)
+{
+	uint64_t end = rec_now_ns() + timeout_ms * 1000000ull;
+	struct epoll_event ev[8];
+	int n, err;
+
+	do {
+		if (rec->opts.engine == MSP_ENGINE_PTRACE) {
+			n = rec_ptrace_tick(rec);
+			if (n < 0 && n != MSP_E_BUSY)
+				return n;
+		} else {
+			n = epoll_wait(rec->epoll, ev, 8, timeout_ms < POLL_MS ? timeout_ms : POLL_MS);
+			if (n < 0 && errno == EINTR)
+				return 0;
+		}
+		err = work(rec);
+		if (err)
+			return err;
+	} while (rec_now_ns() < end);
+	return 0;
+}
+
+int msp_recorder_stop(struct msp_recorder *rec)
+{
+	int err = 0;
+
+	if (rec->sampler) {
+		msp_sampler_stop(rec->sampler);
+		err = work(rec);
+	}
+	rec_fill_quality(rec);
+	return err;
+}
+
+size_t msp_recorder_alive(const struct msp_recorder *rec)
+{
+	size_t alive = 0;
+
+	for (size_t i = 0; i < rec->process_count; i++)
+		if (rec->process[i]->added &&
+			(rec->process[i]->waiting ||
+				(rec->process[i]->process && msp_process_alive(rec->process[i]->process))))
+			alive++;
+	return alive;
+}
+
+size_t msp_recorder_builds(const struct msp_recorder *rec)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 1; i <= msp_images_count(rec->images); i++)
+		n += msp_images_get(rec->images, i)->build != NULL;
+	return n;
+}
+
+const char *msp_recorder_refused(const struct msp_recorder *rec)
+{
+	return rec->refused[0] ? rec->refused : NULL;
+}
+
+struct msp_profile *msp_recorder_profile(struct msp_recorder *rec)
+{
+	return rec->profile;
+}
+
+void msp_recorder_update_quality(struct msp_recorder *rec)
+{
+	rec_fill_quality(rec);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* From a sample's raw frames to a stack of the profile. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "moonspy/moonspy.h"
+#include "recorder/internal.h"
+
+/* The profile's frame for raw[i]; MSP_FRAME_HIDDEN if it is not shown. Negative: error code. */
+static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const struct msp_raw_frame *raw,
+	size_t n, size_t i)
+{
+	struct msp_raw_frame key = raw[i];
+	struct msp_frame frame;
+	uint32_t found;
+	int64_t id;
+	int err;
+
+	key.tofs = 0; /* where in a trace: of no meaning for the frame */
+	if (key.kind == MSP_RAW_ERROR)
+		key.addr = 0;
+	if (frame_cache_get(&p->cache, &key, &found))
+		return found;
+	err = msp_symbolizer_frame(p->symbols, raw, n, i, &frame);
+	if (err < 0 && err != MSP_E_GONE)
+		return err;
+	id = err == 1 ? MSP_FRAME_HIDDEN : msp_profile_frame(rec->profile, &frame);
+	if (err == MSP_E_GONE)
+		rec->functions_gone++;
+	else if (id >= 0 && key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */
+		frame_cache_put(&p->cache, &key, id);
+	return id;
+}
+
+static void count_quality(struct msp_recorder *rec, const struct msp_sample *sample)
+{
+	rec->samples++;
+	if (sample->error == MSP_ERR_NONE)
+		rec->whole++;
+	else if (sample->error == MSP_ERR_TRUNCATED)
+		rec->truncated++;
+	else if (sample->error < MSP_ERROR_REASON_COUNT)
+		rec->errors[sample->error]++;
+}
+
+static void keep_names(struct msp_recorder *rec, struct rec_process *p, const struct msp_sample *sample)
+{
+	char comm[17] = {0};
+
+	memcpy(comm, sample->comm, sizeof(sample->comm));
+	if (!msp_profile_name(rec->profile, sample->pid, sample->tid))
+		msp_profile_set_name(rec->profile, sample->pid, sample->tid, comm);
+	if (!msp_profile_name(rec->profile, sample->pid, 0))
+		msp_profile_set_name(rec->profile, sample->pid, 0,
+			p->process ? msp_process_comm(p->process) : comm);
+}
+
+int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *raw)
+{
+	struct msp_recorder *rec = ctx;
+	struct rec_process *p = rec_find(rec, sample->pid);
+	uint32_t n = sample->frame_count, count = 0;
+	int64_t id;
+	int err;
+
+	if (!p)
+		p = rec_insert(rec, sample->pid);
+	if (!p)
+		return rec->failed = MSP_E_NOMEM;
+	if (!p->symbols && msp_symbolizer_new(p->space, rec->kernel, &p->symbols))
+		return rec->failed = MSP_E_NOMEM;
+	if (n > MSP_MAX_FRAMES)
+		return 0;
+	count_quality(rec, sample);
+	for (uint32_t i = n; i-- > 0;) { /* root first */
+		id = frame_id(rec, p, raw, n, i);
+		if (id < 0)
+			return rec->failed = id;
+		if (id != MSP_FRAME_HIDDEN)
+			rec->ids[count++] = id;
+	}
+	if (!count)
+		return 0;
+	keep_names(rec, p, sample);
+	err = msp_profile_add(rec->profile, sample->pid, sample->tid, rec->ids, count, 1);
+	return err ? rec->failed = err : 0;
+}
+
+static const char *const reason_text[] = {
+#define _(id, text) text,
+	MSP_ERROR_REASONS(_)
+#undef _
+};
+
+static void add_reason(struct msp_quality *q, size_t *n, const char *text, uint64_t count)
+{
+	size_t at = *n;
+
+	if (!count || *n >= MSP_PROFILE_MAX_REASONS)
+		return;
+	while (at && q->errors[at - 1].count < count) {
+		q->errors[at] = q->errors[at - 1];
+		at--;
+	}
+	strncpy(q->errors[at].reason, text, sizeof(q->errors[at].reason) - 1);
+	q->errors[at].count = count;
+	++*n;
+}
+
+void rec_fill_quality(struct msp_recorder *rec)
+{
+	struct msp_quality *q = msp_profile_quality(rec->profile);
+	size_t n = 0;
+
+	memset(q, 0, sizeof(*q));
+	q->samples = rec->samples;
+	q->whole = rec->whole;
+	q->truncated = rec->truncated;
+	q->estimated = rec->estimated;
+	for (int i = MSP_ERR_TRUNCATED + 1; i < MSP_ERROR_REASON_COUNT; i++)
+		add_reason(q, &n, reason_text[i], rec->errors[i]);
+	add_reason(q, &n, "function gone before it was named", rec->functions_gone);
+	q->seconds = (rec_now_ns() - rec->started_ns) / 1e9;
+	q->rate = rec->opts.rate;
+	if (rec->sampler) {
+		q->lost = msp_sampler_counter(rec->sampler, MSP_COUNT_LOST);
+		q->bpf_ns_per_sample = msp_sampler_run_ns(rec->sampler);
+	}
+}
