@@ -268,6 +268,17 @@ static int name_by_parent(struct msp_lj_names *names, const struct msp_proto *ch
 	return msp_define_name(&view, child, pos, out);
 }
 
+static int name_by_index(struct msp_lj_names *names, const struct msp_proto *pt,
+			 struct msp_text *out)
+{
+	const struct msp_pair *pair = msp_pairs_find(&names->index.heap.parent, pt->addr);
+	int result = MSP_E_NOT_FOUND;
+
+	for (int i = 0; pair && i < 2 && result < 0; i++)
+		result = name_by_parent(names, pt, pair->value[i], out);
+	return result;
+}
+
 /* From the cheapest to the most expensive way to a parent. Result as above. */
 static int name_by_definition(struct msp_lj_names *names, const struct msp_proto *pt,
 			      uint64_t caller, struct msp_text *out)
@@ -275,12 +286,12 @@ static int name_by_definition(struct msp_lj_names *names, const struct msp_proto
 	int result = name_by_parent(names, pt, caller, out);
 
 	if (result < 0)
-		result = name_by_parent(names, pt, msp_index_parent(names, pt->addr), out);
+		result = name_by_index(names, pt, out);
 	if (result < 0 && msp_index_near(names, pt->addr, pt->sizept))
-		result = name_by_parent(names, pt, msp_index_parent(names, pt->addr), out);
+		result = name_by_index(names, pt, out);
 	if (result < 0) {
 		msp_index_run(names);
-		result = name_by_parent(names, pt, msp_index_parent(names, pt->addr), out);
+		result = name_by_index(names, pt, out);
 	}
 	return result;
 }
@@ -306,20 +317,37 @@ static bool site_take(struct msp_lj_names *names, const struct msp_names_site *s
 	return true;
 }
 
+/*
+ * A function that was reached by a tail call is not the one that the call site
+ * names: where the heap can tell, it is asked.
+ */
+static bool site_holds(const struct msp_lj_names *names, const struct msp_site *site,
+		       uint64_t caller, uint64_t pt)
+{
+	if (site->upvalue)
+		return !msp_heap_upvalue_other(names, caller, site->index, pt);
+	return msp_heap_has_key(names, pt, site->name) != 0;
+}
+
 static bool name_by_site(struct msp_lj_names *names, const struct msp_proto *pt, uint64_t caller,
 			 uint32_t pos, struct msp_text *out)
 {
-	struct msp_names_site site = {.pt = pt->addr, .ident = pt->ident, .pos = pos};
+	struct msp_names_site taken = {.pt = pt->addr, .ident = pt->ident, .pos = pos};
 	struct msp_bc_view view = {.layout = &names->layout,
 				   .mem = &names->mem,
 				   .set = names->set,
 				   .work = MSP_VIEW_WORK};
+	struct msp_site site;
 
 	view.pt = caller && names->set ? recent(names, caller) : NULL;
-	if (!view.pt || !msp_site_name(&view, pos, out))
+	if (!view.pt || !msp_site_find(&view, pos, &site) ||
+	    !site_holds(names, &site, caller, pt->addr))
 		return false;
-	site.caller = view.pt->ident;
-	return site_take(names, &site);
+	taken.caller = view.pt->ident;
+	if (!site_take(names, &taken))
+		return false;
+	msp_text_add_key(out, site.name, '.');
+	return true;
 }
 
 /* A main chunk is defined on line 0; so is everything in stripped bytecode. */
@@ -337,6 +365,7 @@ static bool name_function(struct msp_lj_names *names, const struct msp_proto *pt
 	msp_text_clear(text);
 	if (pt->firstline == MSP_PROTO_BUILTIN_LINE) {
 		msp_text_add(text, fn->chunk);
+		fn->by_definition = true;
 		return true;
 	}
 	if (pt->firstline || !pt->lineinfo)
@@ -349,10 +378,9 @@ static bool name_function(struct msp_lj_names *names, const struct msp_proto *pt
 		return pt->lineinfo != 0;
 	}
 	/* Where the parent was found and gives no name, a call site's would be an alias. */
-	if (result == 0 || !name_by_site(names, pt, caller, pos, text)) {
-		msp_text_clear(text);
+	if (result == 0 ||
+	    (!msp_heap_name(names, pt->addr, text) && !name_by_site(names, pt, caller, pos, text)))
 		msp_text_add(text, "anonymous");
-	}
 	return result == 0;
 }
 
@@ -539,7 +567,10 @@ static bool layout_usable(const struct msp_lj_layout *layout)
 	const int32_t bytes[] = {layout->gc_gct, layout->pt_numparams, layout->pt_framesize,
 				 layout->pt_sizeuv, layout->pt_flags};
 	int32_t size = layout->pt_size, ref = layout->gc64 ? 8 : 4;
-	bool good = size > 0 && size <= MSP_PROTO_HEADER_MAX && layout->str_len >= 0 &&
+	/* The scan looks at closures where a prototype's header would fit. */
+	bool closures = layout->fn_ffid > 0 && layout->fn_ffid < 48 && layout->fn_pc > 0 &&
+			layout->fn_pc < 48 && layout->fn_pc + ref <= size;
+	bool good = closures && size > 0 && size <= MSP_PROTO_HEADER_MAX && layout->str_len >= 0 &&
 		    layout->gc_gct < layout->str_data;
 
 	for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++)

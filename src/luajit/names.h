@@ -71,10 +71,57 @@ bool msp_define_find(const struct msp_bc_view *view, const struct msp_proto *chi
 /* The name that the parent gives to what it makes at pos. False: none. */
 bool msp_define_name(struct msp_bc_view *view, const struct msp_proto *child, uint32_t pos,
 		     struct msp_text *out);
-/* The name by which the function is called at pos. False: none, or ambiguous. */
-bool msp_site_name(struct msp_bc_view *view, uint32_t pos, struct msp_text *out);
 
-/* ---- Index of parents (names_index.c) ---- */
+/* How a call site gets at the function. */
+struct msp_site {
+	bool upvalue; /* else by key, as a global, field or method */
+	uint32_t index;
+	char name[MSP_NAME_MAX];
+};
+/* False: the call at pos has no name for what it calls, or more than one. */
+bool msp_site_find(struct msp_bc_view *view, uint32_t pos, struct msp_site *out);
+
+/* ---- What is on the heap (names_heap.c) ---- */
+
+struct msp_pair {
+	uint64_t key;	   /* 0 = free */
+	uint64_t value[2]; /* the first and the last one seen */
+};
+
+struct msp_pairs {
+	struct msp_pair *pair;
+	size_t count, mask;
+};
+
+struct msp_heap {
+	struct msp_pairs parent;  /* prototype -> prototypes that have it among their constants */
+	struct msp_pairs closure; /* prototype -> closures of it */
+	struct msp_pairs field;	  /* closure -> string keys it is stored under */
+	/* Tagged values: tag in the bits from tag_shift on, reference in ref_mask. */
+	uint64_t func_tag, str_tag, ref_mask;
+	uint32_t tag_shift;
+};
+
+/* NULL: not there. */
+const struct msp_pair *msp_pairs_find(const struct msp_pairs *pairs, uint64_t key);
+void msp_pairs_add(struct msp_pairs *pairs, uint64_t key, uint64_t value); /* unless full */
+
+void msp_heap_init(struct msp_heap *heap, const struct msp_lj_layout *layout);
+void msp_heap_clear(struct msp_heap *heap);
+/* What the scan finds: an object that may be a closure; a node with a function under a string. */
+void msp_heap_closure(struct msp_heap *heap, const struct msp_lj_layout *layout, uint64_t addr,
+		      const uint8_t *closure);
+void msp_heap_node(struct msp_heap *heap, uint64_t value, uint64_t key);
+
+/* The one key under which a function stands in tables. False: none, or several. */
+bool msp_heap_name(const struct msp_lj_names *names, uint64_t pt, struct msp_text *out);
+/* Does a function stand in tables under that key? -1: there is no closure of it known. */
+int msp_heap_has_key(const struct msp_lj_names *names, uint64_t pt, const char *key);
+/* Is that upvalue of the caller known to be another function? */
+bool msp_heap_upvalue_other(const struct msp_lj_names *names, uint64_t caller, uint32_t index,
+			    uint64_t pt);
+
+/* ---- Scanning for it (names_index.c) ---- */
 
 /* A stretch of memory that is scanned, from the inside out. */
 struct msp_span {
@@ -85,18 +132,18 @@ struct msp_span {
 	uint8_t misses;		     /* unreadable stretches in a row */
 };
 
-struct msp_parent {
-	uint64_t child, parent; /* addresses; child 0 = free */
-};
-
 struct msp_lj_index {
 	struct msp_span *span;
 	size_t span_count;
-	struct msp_parent *parent;
-	size_t parent_count, parent_mask;
+	/*
+	 * What is known, and what the pass under way finds: replaces it in the
+	 * end. The first pass adds to what is known at once.
+	 */
+	struct msp_heap heap, next;
 	uint8_t *block;		      /* what is being scanned */
 	uint32_t passes;	      /* completed */
 	bool running;		      /* a pass is under way */
+	bool in_pass;   /* the scan is for the pass, not for a single request */
 	uint64_t pass_cost, pass_end; /* of the last pass, in microseconds */
 	uint64_t credit, credit_time; /* microseconds that requests may spend on scanning */
 	uint64_t bytes, protos;	      /* counters */
@@ -104,8 +151,6 @@ struct msp_lj_index {
 
 void msp_index_init(struct msp_lj_names *names);
 void msp_index_free(struct msp_lj_names *names);
-/* Address of the parent of child, as the index knows it; 0: none known. */
-uint64_t msp_index_parent(const struct msp_lj_names *names, uint64_t child);
 /* Scans around an address. False: there is no credit left for it. */
 bool msp_index_near(struct msp_lj_names *names, uint64_t addr, uint32_t size);
 /* Goes on with the pass, or begins one if it is time to, as long as the credit lasts. */

@@ -20,8 +20,7 @@
 #define NEAR (128u << 10)	 /* around a prototype: what the same parser run made */
 #define SEED_REACH (64ull << 20) /* around a known address, where no ranges are known */
 #define SPANS_MAX 4096
-#define MISSES_MAX 8	       /* a hole is crossed in steps of up to a page shifted by this */
-#define PARENTS_MAX (1u << 20) /* 16 MiB at most; further children find no parent */
+#define MISSES_MAX 8 /* a hole is crossed in steps of up to a page shifted by this */
 #define ADDRESS_END (1ull << 47)
 #define CREDIT_MAX 50000   /* us that one request may spend */
 #define CREDIT_SHARE 20	   /* scanning takes at most 1/20 of the time */
@@ -35,58 +34,13 @@ static uint64_t now_us(void)
 	return (uint64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-/* ---- The map ---- */
-
-static struct msp_parent *parent_slot(struct msp_parent *parent, size_t mask, uint64_t child)
-{
-	size_t at = msp_ident_mix(0, child) & mask;
-
-	while (parent[at].child && parent[at].child != child)
-		at = (at + 1) & mask;
-	return &parent[at];
-}
-
-static int parent_grow(struct msp_lj_index *index)
-{
-	size_t mask = index->parent_mask ? index->parent_mask * 2 + 1 : 1023;
-	struct msp_parent *parent = calloc(mask + 1, sizeof(*parent));
-
-	if (!parent)
-		return MSP_E_NOMEM;
-	for (size_t i = 0; index->parent && i <= index->parent_mask; i++)
-		if (index->parent[i].child)
-			*parent_slot(parent, mask, index->parent[i].child) = index->parent[i];
-	free(index->parent);
-	index->parent = parent;
-	index->parent_mask = mask;
-	return 0;
-}
-
-static void parent_set(struct msp_lj_index *index, uint64_t child, uint64_t parent)
-{
-	struct msp_parent *slot;
-
-	if (index->parent_count * 4 >= index->parent_mask * 3) {
-		if (index->parent_mask >= PARENTS_MAX - 1 || parent_grow(index))
-			return;
-	}
-	slot = parent_slot(index->parent, index->parent_mask, child);
-	if (!slot->child)
-		index->parent_count++;
-	slot->child = child;
-	slot->parent = parent;
-}
-
-uint64_t msp_index_parent(const struct msp_lj_names *names, uint64_t child)
-{
-	const struct msp_lj_index *index = &names->index;
-
-	if (!index->parent)
-		return 0;
-	return parent_slot(index->parent, index->parent_mask, child)->parent;
-}
-
 /* ---- Scanning ---- */
+
+/* Where to note what is found. */
+static struct msp_heap *heap_of(struct msp_lj_index *index)
+{
+	return index->in_pass && index->passes ? &index->next : &index->heap;
+}
 
 static void add_children(struct msp_lj_names *names, const struct msp_proto *pt)
 {
@@ -97,7 +51,7 @@ static void add_children(struct msp_lj_names *names, const struct msp_proto *pt)
 		uint64_t child = ins.op == MSP_BC_FNEW ? msp_proto_kgc(pt, ins.d) : 0;
 
 		if (child && !(child & 7))
-			parent_set(&names->index, child, pt->addr);
+			msp_pairs_add(&heap_of(&names->index)->parent, child, pt->addr);
 	}
 }
 
@@ -116,21 +70,38 @@ static void add_parent(struct msp_lj_names *names, struct msp_proto *pt, uint8_t
 	}
 }
 
-static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block, size_t size)
+static void scan_proto(struct msp_lj_names *names, uint64_t addr, uint8_t *at, size_t left)
 {
 	const struct msp_lj_layout *layout = &names->layout;
 	_Alignas(8) uint8_t header[MSP_PROTO_HEADER_MAX] = {0};
-	size_t head = layout->pt_size, gct = layout->gc_gct;
 	struct msp_proto pt;
+
+	memcpy(header, at, layout->pt_size);
+	if (msp_hdr_u8(header, layout->pt_flags) & MSP_PROTO_CHILD &&
+	    !msp_proto_parse(layout, header, addr, &pt))
+		add_parent(names, &pt, at, left);
+}
+
+/* The inner loop of everything: 8 bytes a turn, a few GB a second. */
+static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block, size_t size)
+{
+	struct msp_heap *heap = heap_of(&names->index);
+	size_t head = names->layout.pt_size, gct = names->layout.gc_gct;
+	uint32_t shift = heap->tag_shift;
+	uint64_t func = heap->func_tag, word, key;
 
 	names->index.bytes += size;
 	for (size_t off = 0; off + head <= size; off += 8) {
-		if (block[off + gct] != MSP_GCT_PROTO)
-			continue;
-		memcpy(header, block + off, head);
-		if (msp_hdr_u8(header, layout->pt_flags) & MSP_PROTO_CHILD &&
-		    !msp_proto_parse(layout, header, addr + off, &pt))
-			add_parent(names, &pt, block + off, size - off);
+		memcpy(&word, block + off, sizeof(word));
+		if (word >> shift == func) {
+			memcpy(&key, block + off + 8, sizeof(key));
+			if (key >> shift == heap->str_tag)
+				msp_heap_node(heap, word, key);
+		}
+		if (block[off + gct] == MSP_GCT_PROTO)
+			scan_proto(names, addr + off, block + off, size - off);
+		else if (block[off + gct] == MSP_GCT_FUNC)
+			msp_heap_closure(heap, &names->layout, addr + off, block + off);
 	}
 }
 
@@ -249,12 +220,16 @@ static bool span_step(struct msp_lj_names *names, struct msp_span *span)
 	return true;
 }
 
-static void pass_begin(struct msp_lj_index *index)
+static void pass_begin(struct msp_lj_names *names)
 {
+	struct msp_lj_index *index = &names->index;
+
 	for (size_t i = 0; i < index->span_count; i++)
 		span_rewind(&index->span[i]);
 	index->running = true;
 	index->pass_cost = 0;
+	msp_heap_clear(&index->next);
+	msp_heap_init(&index->next, &names->layout);
 }
 
 /* Goes on for at most budget microseconds. True: the pass is complete. */
@@ -264,15 +239,22 @@ static bool pass_run(struct msp_lj_names *names, uint64_t budget)
 	uint64_t start = now_us(), now = start;
 	bool more = true;
 
+	index->in_pass = true;
 	while (more && now - start < budget) {
 		more = false;
 		for (size_t i = 0; i < index->span_count && !more; i++)
 			more = span_step(names, &index->span[i]);
 		now = now_us();
 	}
+	index->in_pass = false;
 	index->pass_cost += now - start;
 	if (more)
 		return false;
+	if (index->passes) {
+		msp_heap_clear(&index->heap);
+		index->heap = index->next;
+		memset(&index->next, 0, sizeof(index->next));
+	}
 	index->running = false;
 	index->passes++;
 	index->pass_end = now;
@@ -331,7 +313,7 @@ void msp_index_run(struct msp_lj_names *names)
 		if (index->passes &&
 		    start - index->pass_end < (pause > PASS_PAUSE ? pause : PASS_PAUSE))
 			return;
-		pass_begin(index);
+		pass_begin(names);
 	}
 	pass_run(names, budget);
 	spend(index, start);
@@ -344,6 +326,7 @@ void msp_index_init(struct msp_lj_names *names)
 	index->block = malloc(BLOCK + MSP_PROTO_HEADER_MAX);
 	index->credit = CREDIT_MAX;
 	index->credit_time = now_us();
+	msp_heap_init(&index->heap, &names->layout);
 	seed_add(index, names->g);
 }
 
@@ -351,7 +334,8 @@ void msp_index_free(struct msp_lj_names *names)
 {
 	free(names->index.block);
 	free(names->index.span);
-	free(names->index.parent);
+	msp_heap_clear(&names->index.heap);
+	msp_heap_clear(&names->index.next);
 }
 
 int msp_lj_names_add_range(struct msp_lj_names *names, uint64_t start, uint64_t end)
@@ -391,6 +375,6 @@ int msp_lj_names_index(struct msp_lj_names *names, uint64_t budget_us)
 	if (!names->set || !index->block)
 		return MSP_E_UNSUPPORTED;
 	if (!index->running)
-		pass_begin(index);
+		pass_begin(names);
 	return pass_run(names, budget_us) ? 1 : 0;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Looking at bytecode: variables, reaching definitions, and the name at a call site. */
+#include <stdio.h>
 #include <string.h>
 
 #include "luajit/names.h"
 
 #define JUMP_REACH 32769 /* no jump leads further */
+#define MOVES_MAX 4
 
 bool msp_view_string(const struct msp_bc_view *view, uint32_t index, char buf[MSP_NAME_MAX])
 {
@@ -76,58 +78,47 @@ bool msp_view_find_def(struct msp_bc_view *view, uint32_t pos, uint32_t slot, ui
 	return false;
 }
 
-/* A name for the function in slot, as the instruction at pos finds it. */
-static bool callee_name(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_text *out)
+/*
+ * What the instruction at pos finds in slot: followed back through moves to an
+ * upvalue, a global or a field. The name of a local variable counts for
+ * nothing: had the function been defined here, its definition would be known.
+ */
+static bool find_callee(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_site *out)
 {
-	struct msp_proto_var var;
-	struct msp_bc_ins ins;
-	char buf[MSP_NAME_MAX];
+	struct msp_bc_ins ins = {.op = MSP_BC_MOV};
 	const char *name;
-	uint32_t def;
 
-	for (int moves = 0; moves < 4; moves++) {
-		if (msp_view_var(view, pos, slot, &var)) {
-			/* Through a parameter comes anything: its name says nothing. */
-			if (slot < view->pt->numparams)
-				return false;
-			msp_text_add(out, var.name);
-			return true;
-		}
-		if (!msp_view_find_def(view, pos, slot, &def))
+	for (int moves = 0; moves < MOVES_MAX && ins.op == MSP_BC_MOV; moves++) {
+		if (!msp_view_find_def(view, pos, slot, &pos))
 			return false;
-		ins = msp_view_ins(view, def);
-		switch (ins.op) {
-		case MSP_BC_MOV:
-			pos = def;
-			slot = ins.d;
-			continue;
-		case MSP_BC_UGET:
-			name = msp_proto_uvname(view->pt, ins.d);
-			msp_text_add(out, name ? name : "");
-			return out->len > 0;
-		case MSP_BC_GGET:
-		case MSP_BC_TGETS:
-			if (!msp_view_string(view, ins.op == MSP_BC_GGET ? ins.d : ins.c, buf))
-				return false;
-			msp_text_add_key(out, buf, '.');
-			return true;
-		default:
-			return false;
-		}
+		ins = msp_view_ins(view, pos);
+		slot = ins.d;
 	}
-	return false;
+	out->upvalue = ins.op == MSP_BC_UGET;
+	switch (ins.op) {
+	case MSP_BC_UGET:
+		out->index = ins.d;
+		name = msp_proto_uvname(view->pt, ins.d);
+		snprintf(out->name, sizeof(out->name), "%s", name ? name : "");
+		return *out->name;
+	case MSP_BC_GGET:
+		return msp_view_string(view, ins.d, out->name);
+	case MSP_BC_TGETS:
+		return msp_view_string(view, ins.c, out->name);
+	default:
+		return false;
+	}
 }
 
-bool msp_site_name(struct msp_bc_view *view, uint32_t pos, struct msp_text *out)
+bool msp_site_find(struct msp_bc_view *view, uint32_t pos, struct msp_site *out)
 {
 	struct msp_bc_ins ins;
 
-	msp_text_clear(out);
 	if (!pos || pos >= view->pt->sizebc)
 		return false;
 	ins = msp_view_ins(view, pos);
 	/* An iterator's slot holds what "for ... in" made of an expression: no name there. */
 	if (!msp_bc_is_call(ins.op) || ins.op == MSP_BC_ITERC || ins.op == MSP_BC_ITERN)
 		return false;
-	return callee_name(view, pos, ins.a, out);
+	return find_callee(view, pos, ins.a, out);
 }
