@@ -25,11 +25,11 @@ SETUP += -Dstatic=true
 endif
 
 all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) --quiet
+	@ninja -C $(BUILD)
 
 # The tests need more packages than the program: they are part of the build once asked for.
 tests: $(BUILD)/.tests
-	@ninja -C $(BUILD) --quiet
+	@ninja -C $(BUILD)
 
 $(BUILD)/.tests: $(BUILD)/build.ninja
 	@meson configure $(BUILD) -Dtests=true

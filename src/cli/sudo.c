@@ -32,25 +32,30 @@ bool cli_sudo_caller(struct cli_caller *caller)
 
 /*
  * The passwd and group files are read directly: getpwuid() and initgroups()
- * load libraries at run time, which a static program cannot rely on.
+ * load libraries at run time, which a static program cannot rely on. The entry
+ * is good until the next call.
  */
-static bool set_identity(uid_t uid, char *name, size_t size)
+static const struct passwd *user_entry(uid_t uid)
 {
 	FILE *file = fopen("/etc/passwd", "re");
 	struct passwd *entry = NULL;
 
 	while (file && (entry = fgetpwent(file)) && entry->pw_uid != uid)
 		;
-	if (entry) {
-		setenv("HOME", entry->pw_dir, 1);
-		setenv("USER", entry->pw_name, 1);
-		setenv("LOGNAME", entry->pw_name, 1);
-		setenv("SHELL", entry->pw_shell, 1);
-		snprintf(name, size, "%s", entry->pw_name);
-	}
 	if (file)
 		fclose(file);
-	return entry != NULL;
+	return entry;
+}
+
+const char *cli_user_name(uid_t uid, char *buf, size_t size)
+{
+	const struct passwd *entry = user_entry(uid);
+
+	if (entry)
+		snprintf(buf, size, "%s", entry->pw_name);
+	else
+		snprintf(buf, size, "%u", uid);
+	return buf;
 }
 
 static size_t groups_of(const char *name, gid_t *groups, size_t max)
@@ -75,11 +80,16 @@ static size_t groups_of(const char *name, gid_t *groups, size_t max)
 int cli_sudo_drop(const struct cli_caller *caller)
 {
 	gid_t groups[MAX_GROUPS] = {caller->gid};
-	char name[256];
+	const struct passwd *entry = user_entry(caller->uid);
 	size_t n = 1;
 
-	if (set_identity(caller->uid, name, sizeof(name)))
-		n += groups_of(name, groups + 1, MAX_GROUPS - 1);
+	if (entry) {
+		setenv("HOME", entry->pw_dir, 1);
+		setenv("USER", entry->pw_name, 1);
+		setenv("LOGNAME", entry->pw_name, 1);
+		setenv("SHELL", entry->pw_shell, 1);
+		n += groups_of(entry->pw_name, groups + 1, MAX_GROUPS - 1);
+	}
 	unsetenv("SUDO_UID");
 	unsetenv("SUDO_GID");
 	unsetenv("SUDO_USER");
