@@ -313,22 +313,31 @@ static MSP_INLINE int regs_from_task(bpf_user_pt_regs_t *out)
 	return bpf_probe_read_kernel(out, sizeof(*out), at);
 }
 
-/* Kernel frames first, leaf first. Returns how many. */
+/* The i-th kernel frame from kstack. Not 0: no room. */
+__attribute__((noinline)) int msp_add_kernel_frame(__u32 slot, __u32 i)
+{
+	struct walk_slot *s = slot_get(slot);
+	struct msp_raw_frame *f;
+
+	if (!s || i >= MSP_MAX_KERNEL_FRAMES)
+		return 1;
+	f = emit_frame(&s->walk, MSP_RAW_KERNEL);
+	if (!f)
+		return 1;
+	f->addr = s->kstack[i];
+	if (i)
+		f->flags |= MSP_RAWF_RETURN;
+	return 0;
+}
+
+/* Kernel frames come first, leaf first. */
 static MSP_INLINE void add_kernel_frames(struct bpf_perf_event_data *ctx, struct walk_slot *s)
 {
 	long size = bpf_get_stack(ctx, s->kstack, MSP_MAX_KERNEL_FRAMES * 8, 0);
-	struct msp_raw_frame *f;
 
-	for (int i = 0; i < MSP_MAX_KERNEL_FRAMES; i++) {
-		if (i * 8 >= size)
+	for (int i = 0; i < MSP_MAX_KERNEL_FRAMES && i * 8 < size; i++)
+		if (msp_add_kernel_frame(s->walk.slot, i))
 			break;
-		f = emit_frame(&s->walk, MSP_RAW_KERNEL);
-		if (!f)
-			break;
-		f->addr = s->kstack[i];
-		if (i)
-			f->flags |= MSP_RAWF_RETURN;
-	}
 }
 
 static MSP_INLINE void send_event(__u32 kind, __u32 pid, __u64 addr)
@@ -336,6 +345,19 @@ static MSP_INLINE void send_event(__u32 kind, __u32 pid, __u64 addr)
 	struct msp_event event = {.kind = kind, .pid = pid, .addr = addr};
 
 	bpf_ringbuf_output(&ring, &event, sizeof(event), BPF_RB_FORCE_WAKEUP);
+}
+
+__u64 reported_ns; /* when a pc without a mapping was last reported */
+
+/* A wake-up costs more than a sample: at most one in 10 ms. */
+static MSP_INLINE void report_mapping(__u32 pid, __u64 addr)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (now - reported_ns < 10000000)
+		return;
+	reported_ns = now;
+	send_event(MSP_RECORD_MAPPING, pid, addr);
 }
 
 /* The record is built in place: its header overwrites what precedes the frames in the walk. */
@@ -426,16 +448,16 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 		kernel_frames = s->walk.frame_count;
 	}
 	s->walk.exact = 1;
-	if (s->process.pending)
-		walk_error(&s->walk, MSP_ERR_NO_PROCESS);
-	else if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
+	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
 		; /* no user part */
+	else if (s->process.pending)
+		walk_error(&s->walk, MSP_ERR_NO_PROCESS);
 	else if (!user && (regs_from_task(&s->regs) || !regs_are_user(&s->regs)))
 		walk_error(&s->walk, MSP_ERR_NO_USER_REGS);
 	else
 		walk(&s->walk, &s->regs);
 	if (s->walk.error == MSP_ERR_NO_MAPPING)
-		send_event(MSP_RECORD_MAPPING, pid_tgid >> 32, s->walk.look);
+		report_mapping(pid_tgid >> 32, s->walk.look);
 	send_sample(s, pid_tgid, kernel_frames);
 	return 0;
 }

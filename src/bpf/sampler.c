@@ -22,6 +22,8 @@ static __thread size_t load_log_size;
 
 static int keep_message(enum libbpf_print_level level, const char *format, va_list args)
 {
+	if (getenv("MOONSPY_BPF_LOG")) /* the verifier's log, for us */
+		return vfprintf(stderr, format, args);
 	if (level == LIBBPF_WARN && load_log && !load_log[0])
 		vsnprintf(load_log, load_log_size, format, args);
 	return 0;

@@ -36,7 +36,7 @@ struct rec_process {
 	bool dirty;       /* mappings have changed */
 	bool ended;
 	uint64_t refreshed_ns;
-	uint32_t mapped_images; /* images the kernel knows */
+	struct rec_stopper *stopper; /* ptrace engine only */
 };
 
 struct msp_recorder {
@@ -79,6 +79,7 @@ void rec_fill_quality(struct msp_recorder *rec);
 /* ptrace.c: the engine for where BPF is not allowed */
 int rec_ptrace_open(struct msp_recorder *rec);
 void rec_ptrace_close(struct msp_recorder *rec);
+void rec_stopper_free(struct rec_stopper *stopper);
 /* Waits for the next tick and samples the threads that are due. */
 int rec_ptrace_tick(struct msp_recorder *rec);
 

@@ -58,10 +58,12 @@ struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid)
 
 void rec_unload(struct rec_process *p)
 {
+	rec_stopper_free(p->stopper);
 	frame_cache_clear(&p->cache);
 	msp_symbolizer_free(p->symbols);
 	msp_space_free(p->space);
 	msp_process_close(p->process);
+	p->stopper = NULL;
 	p->symbols = NULL;
 	p->space = NULL;
 	p->process = NULL;
