@@ -247,7 +247,7 @@ int msp_lj_locate_block(struct msp_lj_build *build)
 {
 	struct cluster *found = calloc(2, sizeof(*found));
 	const uint8_t *table;
-	size_t avail;
+	size_t avail = 0;
 	int rc = MSP_E_NO_LUAJIT;
 
 	if (!found)

@@ -60,7 +60,10 @@ static void scan_code(struct msp_lj_build *build, unsigned int seg)
 	}
 }
 
-/* Tables of pointers in a program with fixed addresses. */
+/*
+ * Tables of pointers: in a program with fixed addresses, and where packed
+ * relative relocations (RELR) leave the address in the data itself.
+ */
 static void scan_data(struct msp_lj_build *build, unsigned int seg)
 {
 	size_t size;
@@ -119,7 +122,7 @@ void msp_lj_find_refs(struct msp_lj_build *build)
 	for (unsigned int i = 0; i < build->segment_count; i++) {
 		if (build->segment[i].exec)
 			scan_code(build, i);
-		else if (build->position_dependent)
+		else
 			scan_data(build, i);
 	}
 	scan_dynamic(build);

@@ -1,8 +1,309 @@
 /* SPDX-License-Identifier: MIT */
-#include "luajit/build.h"
+/*
+ * Unwind rows of the VM block, an instruction at a time. The assembler gives
+ * the whole block one rule; it is wrong in entries and exits, in helpers that
+ * are reached by a call, and between a trace and the interpreter.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "luajit/vmflow.h"
+#include "moonspy/moonspy.h"
+
+#define MAX_RULES 64
+
+/* The slots of msp_rule.saved that hold callee-saved registers of x86-64. */
+static const uint8_t x64_slot_reg[] = {[1] = MSP_X64_RBX, MSP_X64_RBP, MSP_X64_R12,
+				       MSP_X64_R13,	  MSP_X64_R14, MSP_X64_R15};
+#define X64_SLOTS (sizeof(x64_slot_reg))
+
+struct rows {
+	struct msp_vm_flow flow;
+	int16_t frame_saved[MSP_SLOT_COUNT]; /* where the full frame has each register */
+	struct msp_row *row;
+	uint32_t row_count;
+	struct msp_rule *rule;
+	uint32_t rule_count;
+};
+
+static int slot_of(const struct msp_operand *opnd)
+{
+	for (unsigned int i = 1; i < X64_SLOTS; i++) {
+		if (opnd->kind == MSP_OPND_REG && opnd->reg == x64_slot_reg[i])
+			return (int)i;
+	}
+	return -1;
+}
+
+/* The entries from C push the registers in one order: that is where the frame has them. */
+static void find_saved(struct rows *rows)
+{
+	const struct msp_lj_build *build = rows->flow.build;
+
+	for (unsigned int i = 0; i < MSP_SLOT_COUNT; i++)
+		rows->frame_saved[i] = MSP_SAVED_SAME;
+	rows->frame_saved[MSP_SLOT_RA] = -8;
+	for (uint32_t i = 0; i < build->insn_count; i++) {
+		const struct msp_insn *insn = &build->insn[i];
+		int slot = insn->op == MSP_OP_PUSH ? slot_of(&insn->operand[0]) : -1;
+		int32_t height;
+
+		if (slot < 0 || msp_vm_kind(&rows->flow, (int32_t)i) != MSP_VM_FRAME)
+			continue;
+		height = msp_vm_height(&rows->flow, (int32_t)i);
+		if (height >= 8 && height < build->layout.cframe_size)
+			rows->frame_saved[slot] = (int16_t) - (height + 8);
+	}
+}
+
+/* The frame's registers are saved as far as the stack pointer has gone. */
+static void frame_rule(const struct rows *rows, int32_t height, struct msp_rule *rule)
+{
+	rule->cfa_kind = MSP_CFA_REG;
+	rule->cfa_reg = MSP_X64_RSP;
+	rule->cfa_off = height;
+	for (unsigned int i = 0; i < MSP_SLOT_COUNT; i++) {
+		int16_t at = rows->frame_saved[i];
+
+		rule->saved[i] = at != MSP_SAVED_SAME && -at <= height ? at : MSP_SAVED_SAME;
+	}
+}
+
+/* A leaf's registers: those that it has pushed itself, in its own few instructions. */
+static void leaf_rule(struct rows *rows, int32_t i, struct msp_rule *rule)
+{
+	struct msp_vm_flow *flow = &rows->flow;
+	int32_t height = msp_vm_height(flow, i), root = msp_vm_root(flow, i);
+
+	rule->cfa_kind = MSP_CFA_REG;
+	rule->cfa_reg = MSP_X64_RSP;
+	rule->cfa_off = height;
+	for (unsigned int s = 0; s < MSP_SLOT_COUNT; s++)
+		rule->saved[s] = MSP_SAVED_SAME;
+	rule->saved[MSP_SLOT_RA] = -8;
+	for (int32_t k = i - 1; k >= 0 && msp_vm_root(flow, k) == root; k--) {
+		const struct msp_insn *insn = &flow->build->insn[k];
+		int slot = insn->op == MSP_OP_PUSH ? slot_of(&insn->operand[0]) : -1;
+
+		if (slot > 0 && msp_vm_height(flow, k) < height)
+			rule->saved[slot] = (int16_t) - (msp_vm_height(flow, k) + 8);
+	}
+}
+
+static void exit_rule(struct msp_rule *rule)
+{
+	rule->cfa_kind = MSP_CFA_REG;
+	rule->cfa_reg = MSP_X64_RSP;
+	rule->cfa_off = 8;
+	rule->flags = MSP_RULE_VM_EXIT;
+	for (unsigned int s = 0; s < MSP_SLOT_COUNT; s++)
+		rule->saved[s] = MSP_SAVED_SAME;
+	rule->saved[MSP_SLOT_RA] = -8;
+}
+
+static void make_rule(struct rows *rows, int32_t i, struct msp_rule *rule)
+{
+	struct msp_vm_flow *flow = &rows->flow;
+	int32_t size = flow->build->layout.cframe_size;
+	uint16_t flags = flow->node[i].flags;
+
+	memset(rule, 0, sizeof(*rule));
+	if (!(flags & MSP_VM_REACHED) || msp_vm_kind(flow, i) == MSP_VM_UNKNOWN) {
+		/* Not understood: what the assembler says. */
+		frame_rule(rows, size, rule);
+		rule->flags = MSP_RULE_VM;
+		return;
+	}
+	switch (msp_vm_kind(flow, i)) {
+	case MSP_VM_LEAF:
+		leaf_rule(rows, i, rule);
+		break;
+	case MSP_VM_EXIT:
+		exit_rule(rule);
+		break;
+	default:
+		frame_rule(rows, msp_vm_height(flow, i), rule);
+		/*
+		 * Not yet, and no longer: before the entry's Lua frame is there, and
+		 * after L->base went back to the caller's, the frame is just a C frame.
+		 */
+		if (rule->cfa_off >= size && (flags & MSP_VM_BODY) &&
+		    (!(flags & MSP_VM_LEAVES) || (flags & MSP_VM_STORES)))
+			rule->flags = MSP_RULE_VM;
+		break;
+	}
+}
+
+static uint32_t intern_rule(struct rows *rows, const struct msp_rule *rule)
+{
+	for (uint32_t i = 0; i < rows->rule_count; i++) {
+		if (memcmp(&rows->rule[i], rule, sizeof(*rule)) == 0)
+			return i;
+	}
+	if (rows->rule_count == MAX_RULES)
+		return 0; /* none: honest about not knowing */
+	rows->rule[rows->rule_count] = *rule;
+	return rows->rule_count++;
+}
+
+static int make_rows(struct rows *rows)
+{
+	const struct msp_lj_build *build = rows->flow.build;
+
+	rows->row = calloc(build->insn_count + 1, sizeof(*rows->row));
+	rows->rule = calloc(MAX_RULES, sizeof(*rows->rule));
+	if (!rows->row || !rows->rule)
+		return MSP_E_NOMEM;
+	rows->rule_count = 1; /* rule 0 is MSP_CFA_NONE */
+	for (uint32_t i = 0; i < build->insn_count; i++) {
+		struct msp_rule rule;
+		uint32_t number;
+
+		make_rule(rows, (int32_t)i, &rule);
+		number = intern_rule(rows, &rule);
+		if (rows->row_count && rows->row[rows->row_count - 1].rule == number)
+			continue;
+		rows->row[rows->row_count].addr = (uint32_t)build->insn[i].addr;
+		rows->row[rows->row_count++].rule = number;
+	}
+	return 0;
+}
+
+/* Does an entry hand its frame to a C function that completes it (lj_ccallback_enter)? */
+static bool completes_frame(struct msp_vm_flow *flow, int32_t i)
+{
+	const struct msp_insn *insn = flow->build->insn;
+
+	if (insn[i].op != MSP_OP_CALL || msp_vm_height(flow, i) != flow->build->layout.cframe_size)
+		return false;
+	for (int32_t k = i - 1; k >= 0 && k >= i - 6; k--) {
+		if (insn[k].op == MSP_OP_MOV && insn[k].operand[0].reg == msp_x64_args[1] &&
+		    insn[k].operand[1].kind == MSP_OPND_REG &&
+		    insn[k].operand[1].reg == MSP_X64_RSP)
+			return true;
+	}
+	return false;
+}
+
+/* Where interpreter code starts that has a Lua frame; what only the entries reach has none yet. */
+#define BODY_ROOT 0x8000
+static void mark_body(struct msp_vm_flow *flow, int32_t *queue)
+{
+	int32_t size = flow->build->layout.cframe_size, next[2];
+
+	for (uint32_t i = 0; i < flow->build->insn_count; i++) {
+		uint16_t flags = flow->node[i].flags;
+		unsigned int n;
+
+		if (!(flags & MSP_VM_REACHED))
+			continue;
+		if (msp_vm_is_reset(&flow->build->insn[i]) ||
+		    (msp_vm_kind(flow, (int32_t)i) == MSP_VM_FRAME &&
+		     completes_frame(flow, (int32_t)i))) {
+			n = msp_vm_successors(flow, (int32_t)i, next);
+			while (n--)
+				flow->node[next[n]].flags |= BODY_ROOT;
+		}
+		if ((flags & MSP_VM_ROOT) && msp_vm_kind(flow, (int32_t)i) == MSP_VM_FRAME &&
+		    msp_vm_height(flow, (int32_t)i) >= size)
+			flow->node[i].flags |= BODY_ROOT;
+	}
+	msp_vm_spread(flow, BODY_ROOT, MSP_VM_BODY, queue);
+}
+
+/* An instruction with nothing behind it in the block that still returns to the frame's C caller. */
+static bool returns_to_c(struct msp_vm_flow *flow, int32_t i)
+{
+	const struct msp_insn *insn = &flow->build->insn[i];
+
+	return msp_vm_kind(flow, i) == MSP_VM_FRAME && msp_vm_height(flow, i) == 8 &&
+	       (insn->op == MSP_OP_RET || (insn->op == MSP_OP_JMP && insn->has_target));
+}
+
+/* Everything from which only returns to C can follow: all are, until one is shown not to be. */
+static void mark_leaves(struct msp_vm_flow *flow)
+{
+	int32_t count = (int32_t)flow->build->insn_count, next[2];
+	bool changed = true;
+
+	for (int32_t i = 0; i < count; i++)
+		flow->node[i].flags |= MSP_VM_LEAVES;
+	while (changed) {
+		changed = false;
+		for (int32_t i = count - 1; i >= 0; i--) {
+			unsigned int n = msp_vm_successors(flow, i, next);
+			bool leaves = n > 0 || returns_to_c(flow, i);
+
+			while (n--)
+				leaves = leaves && (flow->node[next[n]].flags & MSP_VM_LEAVES);
+			if (leaves || !(flow->node[i].flags & MSP_VM_LEAVES))
+				continue;
+			flow->node[i].flags &= (uint16_t)~MSP_VM_LEAVES;
+			changed = true;
+		}
+	}
+}
+
+static bool stores_base(const struct msp_lj_build *build, const struct msp_insn *insn)
+{
+	const struct msp_operand *to = &insn->operand[0];
+
+	return insn->op == MSP_OP_MOV && to->kind == MSP_OPND_MEM && to->size == 8 &&
+	       to->value == build->layout.L_base && to->index == MSP_REG_NONE &&
+	       to->base != MSP_X64_RSP && to->base != build->layout.reg_dispatch;
+}
+
+/* On the way out, from which instructions L->base is still to be stored. */
+static void mark_stores(struct msp_vm_flow *flow)
+{
+	int32_t count = (int32_t)flow->build->insn_count, next[2];
+	bool changed = true;
+
+	while (changed) {
+		changed = false;
+		for (int32_t i = count - 1; i >= 0; i--) {
+			unsigned int n = msp_vm_successors(flow, i, next);
+			bool stores = stores_base(flow->build, &flow->build->insn[i]);
+
+			while (n--)
+				stores = stores || (flow->node[next[n]].flags & MSP_VM_STORES);
+			if (!stores || (flow->node[i].flags & MSP_VM_STORES))
+				continue;
+			flow->node[i].flags |= MSP_VM_STORES;
+			changed = true;
+		}
+	}
+}
 
 int msp_lj_analyse_block(struct msp_lj_build *build)
 {
-	(void)build;
-	return 0;
+	struct rows rows = {.row = NULL};
+	int32_t *queue;
+	int rc = msp_vm_flow_new(build, &rows.flow);
+
+	if (rc != 0)
+		return rc;
+	queue = calloc(build->insn_count + 1, sizeof(*queue));
+	if (!queue) {
+		rc = MSP_E_NOMEM;
+		goto out;
+	}
+	mark_body(&rows.flow, queue);
+	mark_leaves(&rows.flow);
+	mark_stores(&rows.flow);
+	find_saved(&rows);
+	rc = make_rows(&rows);
+	build->rows.rows = rows.row;
+	build->rows.row_count = rows.row_count;
+	build->rows.rules = rows.rule;
+	build->rows.rule_count = rows.rule_count;
+	build->rows.instructions = build->insn_count;
+	for (uint32_t i = 0; i < build->insn_count; i++)
+		build->rows.reached += rows.flow.node[i].flags & MSP_VM_REACHED &&
+				       msp_vm_kind(&rows.flow, (int32_t)i) != MSP_VM_UNKNOWN;
+	build->conflict[MSP_LJ_FIELD_cframe_size] |= rows.flow.conflicts != 0;
+out:
+	free(queue);
+	msp_vm_flow_free(&rows.flow);
+	return rc;
 }
