@@ -48,6 +48,8 @@ PIECES = {
     # First function of the process up to and with main(); of a stripped program only offsets.
     "start": r"(?:_start \([^;]*\)|%s);(?:__libc_start_main[^ ;]* \([^;]*\)|%s);"
              r"(?:(?:__libc_start_call_main \([^;]*\)|%s);)?(?:main \([^;]*\)|%s)" % ((ANON,) * 4),
+    # The same without main(), which may have jumped on to another function.
+    "origin": r"(?:_start \([^;]*\)|%s);(?:__libc_start_main[^ ;]* \([^;]*\)|%s)" % ((ANON,) * 2),
     # Before main() runs, and after it has returned.
     "around": r"[^;]*(?: \(ld-linux[^;]*\)|ld-linux[^;]*)(?:;[^;]+)*"
               r"|(?:_start \([^;]*\)|%s)(?:;__libc_start_main[^;]*)?(?:;[^;]*(?:\.so[^;]*|vdso[^;]*))*" % ANON,
@@ -220,9 +222,9 @@ class Graph:
         rules |= {other for counts in self.when.values() for other, _, _ in counts}
         out += ["%s: a rule for a function that is in no call" % name
                 for name in sorted(rules - self.functions())]
-        if not self.entries:
+        if not self.entries and not self.native >= 100:
             out.append("no entry")
-        if not self.roots:
+        if not self.roots and not self.native >= 100:
             out.append("no root")
         return out
 

@@ -23,7 +23,8 @@ expect 0 quiet_record -f json -o "$work/a" -- "$LUAJIT" -e "$busy io.write('out'
 [ "$(cat "$work/out")" = out ] || fail "standard output is not the command's: $(cat "$work/out")"
 expect 7 quiet_record -f json -o "$work/b" -- "$LUAJIT" -e "$busy os.exit(7)"
 [ -s "$work/b" ] || fail "no profile of a command that ended with 7"
-echo "to the command" | expect 0 quiet_record -f json -o "$work/c" -- "$LUAJIT" -e "$busy io.write(io.read('*a'))" >"$work/out"
+echo "to the command" >"$work/in"
+expect 0 quiet_record -f json -o "$work/c" -- "$LUAJIT" -e "$busy io.write(io.read('*a'))" <"$work/in" >"$work/out"
 [ "$(cat "$work/out")" = "to the command" ] || fail "standard input did not reach the command"
 expect 143 quiet_record -f json -o "$work/d" -- sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; kill -TERM $$'
 expect 127 quiet_record -f json -o "$work/e" -- "$work/no-such-program"

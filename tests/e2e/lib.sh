@@ -9,6 +9,7 @@
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+# shellcheck disable=SC2034 # the tests use it
 workloads=$root/tests/workloads
 : "${MOONSPY:=$root/build/src/cli/moonspy}" "${PROGRAMS:=$(dirname "$MOONSPY")/../../tests/workloads}"
 : "${LUAJIT:=luajit}" "${RATE:=999}" "${SECONDS_EACH:=}"
@@ -57,8 +58,9 @@ need_program() {
 	done
 }
 
+exec 3>&1
 fail() {
-	echo "FAIL: $*"
+	echo "FAIL: $*" >&3
 	failed=1
 }
 
