@@ -370,3 +370,15 @@ int msp_images_load(struct msp_images *images, struct msp_image_request *request
 	free(batch.load);
 	return r;
 }
+
+int msp_images_add_file(struct msp_images *images, int fd, const char *name,
+			const struct msp_image_entry **out)
+{
+	struct msp_image_request request = {.fd = fd, .name = name};
+	int r = msp_images_load(images, &request, 1);
+
+	if (r < 0)
+		return r;
+	*out = request.entry;
+	return request.entry ? 0 : MSP_E_FORMAT;
+}

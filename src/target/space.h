@@ -44,6 +44,10 @@ uint32_t msp_images_count(const struct msp_images *images);
 const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout);
 uint32_t msp_images_layouts(const struct msp_images *images);
 
+/* Adds a file that no process need map; closes fd in any case. MSP_E_FORMAT: not for such a machine. */
+int msp_images_add_file(struct msp_images *images, int fd, const char *name,
+	const struct msp_image_entry **out);
+
 /* ---- The address space of one process. ---- */
 
 struct msp_space;
