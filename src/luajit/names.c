@@ -19,8 +19,10 @@
 #define CHUNK_BYTES_MAX (16u << 20) /* then a chunk name is its label only */
 #define SITES_MAX 4096
 
+#define ANONYMOUS "anonymous"
+
 static const struct msp_lj_function overflow = {
-	.name = "anonymous", .file = "[too many chunks]", .chunk = "[too many chunks]"};
+	.name = ANONYMOUS, .file = "[too many chunks]", .chunk = "[too many chunks]"};
 
 /* ---- Tables ---- */
 
@@ -380,7 +382,7 @@ static bool name_function(struct msp_lj_names *names, const struct msp_proto *pt
 	/* Where the parent was found and gives no name, a call site's would be an alias. */
 	if (result == 0 ||
 	    (!msp_heap_name(names, pt->addr, text) && !name_by_site(names, pt, caller, pos, text)))
-		msp_text_add(text, "anonymous");
+		msp_text_add(text, ANONYMOUS);
 	return result == 0;
 }
 
@@ -456,7 +458,7 @@ static void improve(struct msp_lj_names *names, struct msp_names_entry *entry, u
 		return;
 	}
 	if (!describe(names, &pt, caller, 0, &fn, &settled)) {
-		if (fn->by_definition || !entry->fn)
+		if (fn->by_definition || !strcmp(entry->fn->name, ANONYMOUS))
 			entry->fn = fn;
 		entry->settled = settled;
 	}

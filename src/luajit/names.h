@@ -143,10 +143,11 @@ struct msp_lj_index {
 	uint8_t *block;		      /* what is being scanned */
 	uint32_t passes;	      /* completed */
 	bool running;		      /* a pass is under way */
-	bool in_pass;   /* the scan is for the pass, not for a single request */
+	bool in_pass;		      /* the scan is for the pass, not for a single request */
 	uint64_t pass_cost, pass_end; /* of the last pass, in microseconds */
 	uint64_t credit, credit_time; /* microseconds that requests may spend on scanning */
-	uint64_t bytes, protos;	      /* counters */
+	uint32_t work;		/* bytes of prototypes that the block at hand may still have */
+	uint64_t bytes, protos; /* counters */
 };
 
 void msp_index_init(struct msp_lj_names *names);

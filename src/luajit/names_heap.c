@@ -17,46 +17,51 @@
 #include "unwind/ident.h"
 
 #define PAIRS_MAX (1u << 18) /* slots of a map: 6 MiB */
+#define PROBES_MAX 128
 
 /* Tags of values (lj_obj.h: LJ_TSTR, LJ_TFUNC), the same in all LuaJIT 2.x. */
 #define TAG_STR (~4u)
 #define TAG_FUNC (~8u)
 
-static struct msp_pair *pair_slot(const struct msp_pairs *pairs, size_t mask, uint64_t key)
+/* The key's place, or the free one for it; NULL: too far, as only keys made for it are. */
+static struct msp_pair *pair_slot(struct msp_pair *pair, size_t mask, uint64_t key)
 {
-	struct msp_pair *pair = pairs->pair;
-	size_t at = msp_ident_mix(1, key) & mask;
+	size_t at = msp_ident_mix(1, key);
 
-	while (pair[at].key && pair[at].key != key)
-		at = (at + 1) & mask;
-	return &pair[at];
+	for (int i = 0; i < PROBES_MAX; i++, at++)
+		if (!pair[at & mask].key || pair[at & mask].key == key)
+			return &pair[at & mask];
+	return NULL;
 }
 
 static int pairs_grow(struct msp_pairs *pairs)
 {
 	size_t mask = pairs->mask ? pairs->mask * 2 + 1 : 1023;
-	struct msp_pairs fresh = {.pair = calloc(mask + 1, sizeof(*fresh.pair))};
+	struct msp_pair *fresh = calloc(mask + 1, sizeof(*fresh)), *slot;
 
-	if (!fresh.pair)
+	if (!fresh)
 		return MSP_E_NOMEM;
-	for (size_t i = 0; pairs->pair && i <= pairs->mask; i++)
-		if (pairs->pair[i].key)
-			*pair_slot(&fresh, mask, pairs->pair[i].key) = pairs->pair[i];
+	for (size_t i = 0; pairs->pair && i <= pairs->mask; i++) {
+		slot = pairs->pair[i].key ? pair_slot(fresh, mask, pairs->pair[i].key) : NULL;
+		if (slot)
+			*slot = pairs->pair[i];
+	}
 	free(pairs->pair);
-	pairs->pair = fresh.pair;
+	pairs->pair = fresh;
 	pairs->mask = mask;
 	return 0;
 }
 
-/* Keeps the first value of a key and the last one. */
 void msp_pairs_add(struct msp_pairs *pairs, uint64_t key, uint64_t value)
 {
 	struct msp_pair *pair;
 
-	if (pairs->count * 4 >= pairs->mask * 3 &&
-	    (pairs->mask >= PAIRS_MAX - 1 || pairs_grow(pairs)))
+	if (!key || (pairs->count * 4 >= pairs->mask * 3 &&
+		     (pairs->mask >= PAIRS_MAX - 1 || pairs_grow(pairs))))
 		return;
-	pair = pair_slot(pairs, pairs->mask, key);
+	pair = pair_slot(pairs->pair, pairs->mask, key);
+	if (!pair)
+		return;
 	if (!pair->key) {
 		*pair = (struct msp_pair){.key = key, .value = {value, value}};
 		pairs->count++;
@@ -67,8 +72,10 @@ void msp_pairs_add(struct msp_pairs *pairs, uint64_t key, uint64_t value)
 
 const struct msp_pair *msp_pairs_find(const struct msp_pairs *pairs, uint64_t key)
 {
-	const struct msp_pair *pair = pairs->pair ? pair_slot(pairs, pairs->mask, key) : NULL;
+	const struct msp_pair *pair = NULL;
 
+	if (pairs->pair && key)
+		pair = pair_slot(pairs->pair, pairs->mask, key);
 	return pair && pair->key ? pair : NULL;
 }
 

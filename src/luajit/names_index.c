@@ -60,6 +60,10 @@ static void add_parent(struct msp_lj_names *names, struct msp_proto *pt, uint8_t
 {
 	struct msp_proto whole;
 
+	/* True prototypes do not overlap: they never have this much in one block. */
+	if (pt->sizept > names->index.work)
+		return;
+	names->index.work -= pt->sizept;
 	names->index.protos++;
 	if (pt->sizept <= left) {
 		pt->data = at;
@@ -91,6 +95,7 @@ static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block
 	uint64_t func = heap->func_tag, word, key;
 
 	names->index.bytes += size;
+	names->index.work = MSP_PROTO_SIZE_MAX + 2 * BLOCK;
 	for (size_t off = 0; off + head <= size; off += 8) {
 		memcpy(&word, block + off, sizeof(word));
 		if (word >> shift == func) {

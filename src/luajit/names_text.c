@@ -108,6 +108,14 @@ size_t msp_chunk_label(const char *chunk, size_t len, bool builtin, char label[M
 	return snprintf(label, MSP_LABEL_MAX, "%.*s...", LABEL_LONG - 3, name);
 }
 
+/* The seed differs from run to run: nobody can prepare strings that collide. */
+static size_t intern_hash(const struct msp_intern *intern, const char *s)
+{
+	uint64_t hash = msp_hash_bytes(s, strlen(s));
+
+	return (hash ^ (uintptr_t)intern) * 0x9e3779b97f4a7c15ull >> 20;
+}
+
 static int intern_grow(struct msp_intern *intern)
 {
 	size_t mask = intern->mask ? intern->mask * 2 + 1 : 255;
@@ -121,7 +129,7 @@ static int intern_grow(struct msp_intern *intern)
 
 		if (!s)
 			continue;
-		at = msp_hash_bytes(s, strlen(s)) & mask;
+		at = intern_hash(intern, s) & mask;
 		while (slot[at])
 			at = (at + 1) & mask;
 		slot[at] = s;
@@ -139,7 +147,7 @@ const char *msp_intern_add(struct msp_intern *intern, const char *s)
 
 	if (intern->count * 2 >= intern->mask && intern_grow(intern))
 		return NULL;
-	at = msp_hash_bytes(s, len) & intern->mask;
+	at = intern_hash(intern, s) & intern->mask;
 	for (; intern->slot[at]; at = (at + 1) & intern->mask)
 		if (!strcmp(intern->slot[at], s))
 			return intern->slot[at];

@@ -11,7 +11,7 @@
 #include "unwind/tables.h"
 
 /* A larger prototype is not read: no compiler output comes near it. */
-#define MSP_PROTO_SIZE_MAX (32u << 20)
+#define MSP_PROTO_SIZE_MAX (16u << 20)
 
 /* Bits of GCproto.flags, the same in all LuaJIT 2.x. */
 #define MSP_PROTO_CHILD 0x01

@@ -24,7 +24,8 @@ static int teardown(void **state)
 static const struct msp_proto *at_line(uint32_t line)
 {
 	for (int i = 0; i < lua.protos; i++)
-		if (lua.proto[i].firstline == line && lua_is_chunk(&lua, &lua.proto[i], "@gone.lua"))
+		if (lua.proto[i].firstline == line &&
+		    lua_is_chunk(&lua, &lua.proto[i], "@gone.lua"))
 			return &lua.proto[i];
 	return NULL;
 }
@@ -50,12 +51,12 @@ static const char *name_at(struct msp_lj_names *names, uint32_t line, uint64_t c
 /* The names of the calls in "caller", in order. */
 static void test_sites(void **state)
 {
-	static const char *const expected[] = {"visible", "jump", "helper", NULL, NULL, "method",
+	static const char *const expected[] = {
+		"visible", "jump",  "helper",	       NULL, NULL, "method",
 		"visible", "floor", "global_function", NULL};
 	const struct msp_proto *found = at_line(9);
-	struct msp_bc_view view = {.layout = &debian_layout,
-		.mem = &lua.mem,
-		.set = msp_bc_set_find(&debian_layout)};
+	struct msp_bc_view view = {
+		.layout = &debian_layout, .mem = &lua.mem, .set = msp_bc_set_find(&debian_layout)};
 	struct msp_proto pt;
 	size_t calls = 0;
 

@@ -69,6 +69,8 @@ struct lua {
 	struct msp_proto *proto; /* headers only */
 	int protos;
 	long reads;
+	char text[1 << 16]; /* what it printed before "ready" */
+	size_t text_len;
 };
 
 static inline int lua_read(void *ctx, uint64_t addr, void *buf, size_t size)
@@ -82,20 +84,18 @@ static inline int lua_read(void *ctx, uint64_t addr, void *buf, size_t size)
 	return errno == ESRCH ? MSP_E_GONE : MSP_E_FAULT;
 }
 
-/* Waits for the line "ready". False: the program ended without it. */
+/* Keeps what it prints, up to the line "ready". False: the program ended without it. */
 static inline bool lua_ready(struct lua *lua)
 {
-	char c, line[64];
-	size_t n = 0;
+	char c;
 
-	while (read(lua->out, &c, 1) == 1) {
-		if (c != '\n') {
-			line[n++ % sizeof(line)] = c;
-			continue;
-		}
-		if (n == 5 && !memcmp(line, "ready", 5))
+	lua->text_len = 0;
+	while (lua->text_len < sizeof(lua->text) - 1 && read(lua->out, &c, 1) == 1) {
+		lua->text[lua->text_len++] = c;
+		lua->text[lua->text_len] = 0;
+		if (c == '\n' && lua->text_len >= 6 &&
+		    !strcmp(lua->text + lua->text_len - 6, "ready\n"))
 			return true;
-		n = 0;
 	}
 	return false;
 }
