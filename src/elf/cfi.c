@@ -85,7 +85,7 @@ static bool take_encoded(const uint8_t **at, const uint8_t *end, uint8_t encodin
 	}
 }
 
-/* What the augmentation says, letter by letter. false: we do not know what this CIE's FDEs look like. */
+/* What the augmentation says, letter by letter. false: its FDEs may look like anything. */
 static bool read_augmentation(const Dwarf_CIE *from, struct msp_cfi_cie *cie)
 {
 	const uint8_t *at = from->augmentation_data;

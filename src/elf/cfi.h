@@ -40,7 +40,7 @@ struct msp_cfi_reg {
 
 #define MSP_CFI_SP_SLOT MSP_SLOT_COUNT
 
-/* What the instructions have said so far: the CFA and the registers that a rule can restore, and sp. */
+/* What the instructions have said so far of the CFA, sp and what a rule can restore. */
 struct msp_cfi_state {
 	uint32_t cfa_reg;
 	int64_t cfa_off;
@@ -87,7 +87,7 @@ void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *s
 int msp_cfi_compile(const struct msp_image *image, const struct msp_bytes *section, bool eh_frame,
 		    int64_t delta, struct msp_rows *rows);
 
-/* Rows of linker stubs and signal trampolines that have no CFI; only where their code proves them. */
+/* Rows of linker stubs and signal trampolines without CFI; only where their code proves them. */
 int msp_stub_rows(struct msp_image *image, struct msp_rows *rows);
 
 /* Bounded LEB128 readers: false at the end of the bytes. Bits beyond 64 are dropped. */

@@ -148,7 +148,7 @@ static int16_t saved(const struct msp_cfi_reg *reg, struct msp_rule *rule, bool 
 	case CFI_OFFSET:
 		return fits(off) ? (int16_t)off : MSP_SAVED_UNDEFINED;
 	default:
-		/* The walker then does not have this register, which it knows; all else is right. */
+		/* The walker then lacks this register, and knows it; all else is right. */
 		return MSP_SAVED_UNDEFINED;
 	}
 }

@@ -61,7 +61,7 @@ bool msp_sleb(const uint8_t **at, const uint8_t *end, int64_t *value)
 	return false;
 }
 
-/* Factored offsets multiply; a product that overflows wraps and fits no rule, or is caught there. */
+/* Factored offsets multiply; a product that overflows must fit no rule. */
 static int64_t times(int64_t a, int64_t b)
 {
 	int64_t product;
@@ -357,7 +357,7 @@ static int run(struct machine *m)
 	return emit(m);
 }
 
-/* Many FDEs share a CIE: its program is run once, or a hostile file could make us run it for ever. */
+/* Many FDEs share a CIE: were its program run for each, a hostile file could take for ever. */
 static int start_cie(struct machine *m)
 {
 	m->at = m->cie->program;

@@ -11,11 +11,11 @@
 
 struct msp_image;
 
-/* What tells two files apart. From the file itself, so that copies in containers share their tables. */
+/* What tells two files apart. From the file itself: copies in containers share their tables. */
 #define MSP_IMAGE_KEY_SIZE 64
 struct msp_image_key {
-	char text
-		[MSP_IMAGE_KEY_SIZE]; /* "b-<hex build id>", else "f-<dev>-<inode>-<mtime>-<size>" */
+	/* "b-<hex build id>", else "f-<dev>-<inode>-<mtime>-<size>" */
+	char text[MSP_IMAGE_KEY_SIZE];
 };
 
 struct msp_image_options {
@@ -25,6 +25,8 @@ struct msp_image_options {
 };
 
 /*
+ * An image is used by one thread at a time; different images by any number.
+ *
  * Opens an image. Takes over fd (closes it in any case). Cheap: reads headers
  * and notes only. *out must be freed with msp_image_close().
  * MSP_E_FORMAT: not an ELF file that this machine could run.
@@ -43,10 +45,10 @@ int msp_image_arch(const struct msp_image *image); /* enum msp_arch, or MSP_E_UN
 uint64_t
 msp_image_min_vaddr(const struct msp_image *image); /* lowest PT_LOAD vaddr, page-aligned down */
 
-/* File offset -> image-relative address (vaddr - min_vaddr) by the program headers; false if not mapped. */
+/* File offset -> image-relative address (vaddr - min_vaddr); false if not mapped. Code goes first. */
 bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, uint64_t *addr);
 
-/* Bytes of the image at an image-relative address; how many are there is in *avail. NULL if not in the file. */
+/* Bytes at an image-relative address; how many are there is in *avail. NULL if not in the file. */
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);
 
 /*

@@ -49,7 +49,7 @@ struct msp_segment {
 	void *bytes; /* read at the first request; see msp_image_bytes() */
 };
 
-/* A piece of a file. data is valid until msp_bytes_free(); owned is NULL where it points into the image. */
+/* A piece of a file. data is valid until msp_bytes_free(); owned is NULL if it is the image's. */
 struct msp_bytes {
 	const uint8_t *data;
 	size_t size;
@@ -111,7 +111,7 @@ const struct msp_segment *msp_image_segment(const struct msp_image *image, uint6
 /* Whether [vaddr, vaddr + 1) is in an executable segment; *end is where that segment ends. */
 bool msp_image_executable(const struct msp_image *image, uint64_t vaddr, uint64_t *end);
 
-/* The separate debug file by build id or debuglink below the image's root, NULL if there is none. */
+/* The separate debug file (build id or debuglink, below the image's root), NULL if none. */
 struct msp_image *msp_image_debug(struct msp_image *image);
 
 /* Build id in hex, cut to what a key holds; out is "" if there is none. */

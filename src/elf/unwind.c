@@ -39,7 +39,7 @@ static int eh_frame_by_header(struct msp_image *image, struct msp_bytes *out)
 	return err;
 }
 
-/* Hostile or odd files must not keep a process from being profiled: what cannot be read gives no rows. */
+/* Odd files must not keep a process from being profiled: what cannot be read gives no rows. */
 static int soft(int err)
 {
 	return err == MSP_E_NOMEM ? err : 0;
