@@ -51,7 +51,8 @@ bench: tests
 
 install: all
 	@meson configure $(BUILD) -Dprefix=$(prefix)
-	@meson install -C $(BUILD) --quiet
+	@ninja -C $(BUILD) >/dev/null
+	@meson install -C $(BUILD) --no-rebuild --quiet
 
 clean:
 	rm -rf build build-asan build-dynamic build-werror
