@@ -25,11 +25,18 @@ struct msp_bpf_process {
 	} build[MSP_MAX_BUILDS];
 };
 
-/* Where an image's rows are. */
+/*
+ * Where an image's rows are. Its addresses are cut into buckets of equal size;
+ * a bucket's element in the row store says which rows can hold for it: a
+ * binary search over all rows would miss the cache at every step.
+ */
 struct msp_bpf_image {
 	uint32_t segment; /* of the row store */
 	uint32_t first_row, row_count;
 	uint32_t layout; /* 0: no LuaJIT in it */
+	uint32_t first_bucket, bucket_count; /* struct msp_row: addr = first, rule = last row, counted from first_row */
+	uint32_t bucket_shift;
+	uint32_t unused;
 };
 
 /* Set by the loader before the program is loaded. */

@@ -171,20 +171,34 @@ MSP_SUB(find_mapping)
 	return 1;
 }
 
-/* The last row at or before rel in [lo, lo + n) of a segment; -1: there is none. */
-__attribute__((noinline)) int msp_find_row(__u32 slot, __u32 segment, __u32 lo, __u32 n)
+/* The rule of the last row at or before w->look in an image. Negative: there is none. */
+__attribute__((noinline)) int msp_find_row(__u32 slot, __u32 id)
 {
 	struct walk_slot *s = slot_get(slot);
-	void *rows = bpf_map_lookup_elem(&segments, &segment);
-	__u32 hi = lo + n, first = lo, mid, rel;
+	struct msp_bpf_image *image = bpf_map_lookup_elem(&images, &id);
+	__u32 lo, hi, mid, rel, at;
 	struct msp_row *row;
+	void *rows;
 
-	if (!s || !rows)
+	if (!s || !image)
+		return -2;
+	rows = bpf_map_lookup_elem(&segments, &image->segment);
+	if (!rows)
 		return -2;
 	rel = s->walk.look - s->walk.map.base;
-	for (int i = 0; i < 25 && lo < hi; i++) {
+	at = rel >> (image->bucket_shift & 31);
+	if (at >= image->bucket_count)
+		at = image->bucket_count - 1;
+	at += image->first_bucket;
+	row = bpf_map_lookup_elem(rows, &at);
+	if (!row)
+		return -2;
+	lo = row->addr;
+	hi = row->rule + 1;
+	for (int i = 0; i < 25 && lo < hi; i++) { /* to the first row behind rel */
 		mid = lo + (hi - lo) / 2;
-		row = bpf_map_lookup_elem(rows, &mid);
+		at = image->first_row + mid;
+		row = bpf_map_lookup_elem(rows, &at);
 		if (!row)
 			return -2;
 		if (row->addr <= rel)
@@ -192,10 +206,10 @@ __attribute__((noinline)) int msp_find_row(__u32 slot, __u32 segment, __u32 lo, 
 		else
 			hi = mid;
 	}
-	if (lo == first)
+	if (!lo)
 		return -1;
-	lo--;
-	row = bpf_map_lookup_elem(rows, &lo);
+	at = image->first_row + lo - 1;
+	row = bpf_map_lookup_elem(rows, &at);
 	return row ? (int)(row->rule & 0x7fffffff) : -2;
 }
 
@@ -213,7 +227,7 @@ MSP_SUB(find_rule)
 	w->image_layout = image->layout;
 	if (!image->row_count)
 		return MSP_ERR_NO_RULE;
-	found = msp_find_row(w->slot, image->segment, image->first_row, image->row_count);
+	found = msp_find_row(w->slot, id);
 	if (found < 0)
 		return found == -1 ? MSP_ERR_NO_RULE : MSP_ERR_NO_TABLE;
 	rule = found;
@@ -226,6 +240,7 @@ MSP_SUB(find_rule)
 
 int msp_lua_try_base(__u32 slot);
 int msp_lua_known_base(__u32 slot);
+int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);
 int msp_lua_enter_trace(__u32 slot);
 int msp_lua_enter_vm(__u32 slot);

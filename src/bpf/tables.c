@@ -120,34 +120,76 @@ static uint32_t *intern_rules(struct msp_sampler *s, const struct msp_unwind_tab
 	return number;
 }
 
+/* Buckets of 256 bytes, or so that there are no more of them than rows. */
+static void plan_buckets(const struct msp_unwind_table *table, struct msp_bpf_image *image)
+{
+	uint32_t last = table->rows[table->row_count - 1].addr;
+
+	image->bucket_shift = 8;
+	while (image->bucket_shift < 31 && (last >> image->bucket_shift) + 1 > table->row_count)
+		image->bucket_shift++;
+	image->bucket_count = (last >> image->bucket_shift) + 1;
+}
+
+static void fill_buckets(const struct msp_unwind_table *table, const struct msp_bpf_image *image,
+	struct msp_row *bucket)
+{
+	uint32_t row = 0; /* last one at or before the bucket's start */
+	uint64_t end;
+
+	for (uint32_t b = 0; b < image->bucket_count; b++) {
+		bucket[b].addr = row;
+		end = (uint64_t)(b + 1) << image->bucket_shift;
+		while (row + 1 < table->row_count && table->rows[row + 1].addr < end)
+			row++;
+		bucket[b].rule = row;
+	}
+}
+
+static void fill_rows(const struct msp_unwind_table *table, const uint32_t *number, struct msp_row *row)
+{
+	for (uint32_t i = 0; i < table->row_count; i++) {
+		row[i].addr = table->rows[i].addr;
+		row[i].rule = table->rows[i].rule < table->rule_count ? number[table->rows[i].rule] : 0;
+	}
+}
+
+static int add_rows(struct msp_sampler *s, const struct msp_unwind_table *table, struct msp_bpf_image *image)
+{
+	uint32_t *number = intern_rules(s, table);
+	struct msp_segment *segment;
+	int at;
+
+	plan_buckets(table, image);
+	at = segment_with_room(s, table->row_count + image->bucket_count);
+	if (at < 0 || !number) {
+		free(number);
+		return MSP_E_NOMEM;
+	}
+	segment = &s->segment[at];
+	image->segment = at;
+	image->first_row = segment->used;
+	image->row_count = table->row_count;
+	image->first_bucket = image->first_row + image->row_count;
+	fill_rows(table, number, segment->rows + image->first_row);
+	fill_buckets(table, image, segment->rows + image->first_bucket);
+	segment->used += image->row_count + image->bucket_count;
+	free(number);
+	return 0;
+}
+
 int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct msp_unwind_table *table,
 	uint32_t layout)
 {
 	struct msp_bpf_image image = {.layout = layout};
-	uint32_t *number;
-	struct msp_row *row;
-	int seg;
+	int err = 0;
 
 	if (index >= MSP_MAX_IMAGES)
 		return MSP_E_LIMIT;
-	if (table && table->row_count) {
-		seg = segment_with_room(s, table->row_count);
-		number = intern_rules(s, table);
-		if (seg < 0 || !number) {
-			free(number);
-			return MSP_E_NOMEM;
-		}
-		image.segment = seg;
-		image.first_row = s->segment[seg].used;
-		image.row_count = table->row_count;
-		row = s->segment[seg].rows + image.first_row;
-		for (uint32_t i = 0; i < table->row_count; i++) {
-			row[i].addr = table->rows[i].addr;
-			row[i].rule = table->rows[i].rule < table->rule_count ? number[table->rows[i].rule] : 0;
-		}
-		s->segment[seg].used += table->row_count;
-		free(number);
-	}
+	if (table && table->row_count)
+		err = add_rows(s, table, &image);
+	if (err)
+		return err;
 	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.images), &index, &image, BPF_ANY) ? MSP_E_IO
 											       : 0;
 }

@@ -23,6 +23,9 @@
 
 #define MSP_CONT_FFI_CALLBACK 1
 
+/* Bytes between two frames: a Lua stack has at most 65,500 slots and some (LUAI_MAXSTACK, luaconf.h). */
+#define MSP_MAX_DISTANCE (1u << 20)
+
 #define MSP_TAG_FUNC (-9)  /* ~LJ_TFUNC = ~8 as the upper 17 bits of a GC64 TValue */
 #define MSP_TAG_THREAD (-7)
 #define MSP_GCV_MASK ((1ull << 47) - 1)
@@ -197,15 +200,15 @@ static MSP_INLINE int lua_pc_inside(const struct msp_walk *w, uint64_t pc)
 }
 
 /*
- * Is w->cand_base the innermost frame, given the PC register's value
+ * Is w->cand_base the running function's base, given the PC register's value
  * w->cand_pc? Then sets lua_base and lua_pc and returns 0. A Lua function
- * proves itself by a PC within its own bytecode, or by a link equal to the PC:
- * it has just been called and PC is not loaded yet. A fast function has PC at
- * its header instruction, or the link in it.
+ * proves itself by a PC within its own bytecode. A fast function has PC at its
+ * header instruction, or its frame link in it.
  */
 MSP_SUB(lua_try_base)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t pc = w->cand_pc;
 	int got;
 
 	if (!y)
@@ -214,17 +217,15 @@ MSP_SUB(lua_try_base)
 	if (got)
 		return got == 1 ? MSP_ERR_LUA_BAD_BASE : -got;
 	if (w->fn_ffid) {
-		if (w->cand_pc != w->fn_link && w->cand_pc != w->fn_pc + 4)
+		if (pc != w->fn_link && pc != w->fn_pc && pc != w->fn_pc + 4)
 			return MSP_ERR_LUA_BAD_BASE;
 		w->lua_pc = 0;
-	} else if (lua_read_proto(w, y)) {
-		return MSP_ERR_LUA_BAD_BASE;
-	} else if (lua_pc_inside(w, w->cand_pc)) {
-		w->lua_pc = w->cand_pc;
-	} else if (w->fn_link == w->cand_pc && w->cand_pc) {
-		w->lua_pc = w->fn_pc + 4;
 	} else {
-		return MSP_ERR_LUA_BAD_BASE;
+		if (pc == w->fn_pc) /* about to run the header instruction */
+			pc += 4;
+		if (lua_read_proto(w, y) || !lua_pc_inside(w, pc))
+			return MSP_ERR_LUA_BAD_BASE;
+		w->lua_pc = pc;
 	}
 	w->lua_base = w->cand_base;
 	return 0;
@@ -305,38 +306,111 @@ MSP_SUB(lua_known_base)
 	return 0;
 }
 
+/* A word that can be an address in the coroutine's stack. */
+static MSP_INLINE int lua_in_stack(const struct msp_walk *w, uint64_t addr)
+{
+	return addr >= w->l_stack && addr < w->l_end && !(addr & 7);
+}
+
 /*
- * The innermost frame while the interpreter itself runs. The BASE register is
- * right nearly everywhere. Around calls and returns it is already, or still,
- * the callee's while PC is the caller's: then the caller's base is where the
- * call instruction's A operand says. L->base is right after a helper in C.
+ * Does the link of the frame at lua_base lead to a Lua function that its PC
+ * lies in? Between a call's change of BASE and the write of the link it does
+ * not: the callee's frame is not there yet. (Links of other kinds are
+ * distances, and checked when they are followed.)
  */
-MSP_SUB(lua_leaf_base)
+MSP_SUB(lua_check_link)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint64_t base;
+	uint64_t link = w->fn_link;
 	int a;
 
 	if (!y)
 		return MSP_ERR_INTERNAL;
+	if (link & 3)
+		return (link & ~7ull) > w->lua_base - w->l_stack ? MSP_ERR_LUA_BAD_LINK : 0;
+	a = lua_call_a(w, link);
+	if (a < 0 || lua_read_frame(w, y, w->lua_base - frame_head(y) - 8 * a) || w->fn_ffid ||
+		lua_read_proto(w, y) || !lua_pc_inside(w, link))
+		return MSP_ERR_LUA_BAD_LINK;
+	return 0;
+}
+
+/* PC is a bytecode position: it is the running function's, or around calls and returns its caller's. */
+static MSP_INLINE int lua_base_by_pc(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
+{
+	int a;
+
 	w->cand_pc = w->reg_pc;
-	if (reg_known(w, y->reg_base)) {
-		base = reg_get(w, y->reg_base);
-		if (!y->gc64)
-			base = (uint32_t)base;
-		w->cand_base = base;
-		if (!MSP_CALL(w, lua_try_base))
-			return 0;
-		a = lua_call_a(w, w->reg_pc);
-		w->cand_base = base - frame_head(y) - 8 * a;
-		if (a >= 0 && !MSP_CALL(w, lua_try_base))
-			return 0;
-	}
-	w->cand_base = w->l_base;
+	w->cand_base = base;
+	if (!MSP_CALL(w, lua_try_base) && !MSP_CALL(w, lua_check_link))
+		return 0;
+	a = lua_call_a(w, w->reg_pc);
+	w->cand_base = base - frame_head(y) - 8 * a;
+	if (a >= 0 && !MSP_CALL(w, lua_try_base))
+		return 0;
+	w->cand_base = w->l_base; /* right after a helper in C has run */
 	if (!MSP_CALL(w, lua_try_base))
 		return 0;
 	w->cand_pc = w->save_pc;
 	return MSP_CALL(w, lua_try_base);
+}
+
+/* No Lua function runs on this C frame yet, or any more; the outer part starts at outer. */
+static MSP_INLINE int lua_no_frame(struct msp_walk *w, uint64_t outer)
+{
+	w->lua_base = 0;
+	w->cand_base = outer;
+	return 0;
+}
+
+/*
+ * PC holds a frame distance, with the link's type or without: a call from C
+ * that is not there yet, a return that is not a plain one, a fast function or
+ * a metamethod call that is setting up a frame.
+ */
+static MSP_INLINE int lua_base_by_distance(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
+{
+	uint64_t pc = w->reg_pc;
+	int got = lua_read_frame(w, y, base);
+
+	if (!got && (w->fn_link & ~7ull) == (pc & ~7ull) && w->fn_link & 3) {
+		if ((w->fn_link & 3) == MSP_FT_C && !w->fn_ffid)
+			return lua_no_frame(w, base - (pc & ~7ull));
+	} else if ((pc & 3) == MSP_FT_C) {
+		return lua_no_frame(w, w->l_base);
+	}
+	if (got)
+		return MSP_ERR_LUA_BAD_BASE;
+	if (!w->fn_ffid && lua_read_proto(w, y))
+		return MSP_ERR_LUA_BAD_BASE;
+	w->lua_base = base;
+	w->lua_pc = !w->fn_ffid && lua_pc_inside(w, w->save_pc) ? w->save_pc : 0;
+	return 0;
+}
+
+/*
+ * The innermost frame while the interpreter itself runs. What the PC register
+ * holds tells where in a call or return it is: a bytecode position, a distance
+ * between frames (less than a stack can be long), or, on the way back to C, a
+ * base on the Lua stack.
+ */
+MSP_SUB(lua_leaf_base)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t base, pc = w->reg_pc;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	base = reg_known(w, y->reg_base) ? reg_get(w, y->reg_base) : w->l_base;
+	if (!y->gc64)
+		base = (uint32_t)base;
+	if (lua_in_stack(w, pc))
+		return lua_no_frame(w, pc);
+	if (lua_in_stack(w, -pc)) /* as it is computed */
+		return lua_no_frame(w, -pc);
+	if (pc < MSP_MAX_DISTANCE)
+		return lua_base_by_distance(w, y, base);
+	return lua_base_by_pc(w, y, base);
 }
 
 /* From a VM C frame to the innermost Lua frame on it. */
@@ -407,9 +481,11 @@ MSP_SUB(lua_enter_vm)
 		err = lua_emit_vm(w);
 	if (!err)
 		err = lua_find_base(w, y);
+	if (!err && !w->lua_base && w->cand_base)
+		err = lua_suspend(w, w->cand_base);
 	if (err)
 		return walk_error(w, err);
-	w->mode = MSP_WALK_LUA;
+	w->mode = w->lua_base ? MSP_WALK_LUA : MSP_WALK_NATIVE;
 	return MSP_CALL(w, native_unwind); /* the registers of the VM frame's C caller */
 }
 
