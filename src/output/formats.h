@@ -6,6 +6,7 @@
 #include "output/output.h"
 
 int msp_write_folded(const struct msp_profile *profile, FILE *out);
+int msp_write_html(const struct msp_profile *profile, FILE *out);
 int msp_write_json(const struct msp_profile *profile, FILE *out);
 int msp_write_msp(const struct msp_profile *profile, FILE *out);
 

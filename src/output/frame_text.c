@@ -22,15 +22,20 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 		t->length += (size_t)n;
 }
 
-static const char * or (const char *text, const char *instead)
+static bool there(const char *text)
 {
-	return text ? text : instead;
+	return text && text[0];
+}
+
+static const char *text_or(const char *text, const char *instead)
+{
+	return there(text) ? text : instead;
 }
 
 static void add_lua(struct text *t, const struct msp_frame *f, bool lines)
 {
-	add(t, "%s%s (%s:%u)", f->certain ? "" : "~", or (f->name, "anonymous"), or (f->file, "?"),
-	    f->defined);
+	add(t, "%s%s (%s:%u)", f->certain ? "" : "~", text_or(f->name, "anonymous"),
+	    text_or(f->file, "?"), f->defined);
 	if (lines && f->line)
 		add(t, ":%u", f->line);
 	/* Last, where flamegraph.pl looks for its colours. */
@@ -42,11 +47,11 @@ static void add_lua(struct text *t, const struct msp_frame *f, bool lines)
 
 static void add_native(struct text *t, const struct msp_frame *f)
 {
-	if (f->name && f->object)
+	if (there(f->name) && there(f->object))
 		add(t, "%s (%s)", f->name, f->object);
-	else if (f->name)
+	else if (there(f->name))
 		add(t, "%s", f->name);
-	else if (f->object)
+	else if (there(f->object))
 		add(t, "%s+0x%llx", f->object, (unsigned long long)f->address);
 	else
 		add(t, "0x%llx", (unsigned long long)f->address);
@@ -54,7 +59,7 @@ static void add_native(struct text *t, const struct msp_frame *f)
 
 static void add_kernel(struct text *t, const struct msp_frame *f)
 {
-	if (f->name)
+	if (there(f->name))
 		add(t, "%s_[k]", f->name);
 	else
 		add(t, "0x%llx_[k]", (unsigned long long)f->address);
@@ -73,7 +78,7 @@ size_t msp_frame_text(const struct msp_frame *f, bool lines, char *buf, size_t s
 		add_lua(&t, f, lines);
 		break;
 	case MSP_FRAME_FAST:
-		add(&t, "%s%s", f->certain ? "" : "~", or (f->name, "[fast function]"));
+		add(&t, "%s%s", f->certain ? "" : "~", text_or(f->name, "[fast function]"));
 		break;
 	case MSP_FRAME_CFUNCTION:
 		add(&t, "%s", f->certain ? "" : "~");
@@ -89,10 +94,10 @@ size_t msp_frame_text(const struct msp_frame *f, bool lines, char *buf, size_t s
 		add_kernel(&t, f);
 		break;
 	case MSP_FRAME_STATE:
-		add(&t, "%s", or (f->name, "[state]"));
+		add(&t, "%s", text_or(f->name, "[state]"));
 		break;
 	default:
-		add(&t, "%s", or (f->name, "[error: unknown]"));
+		add(&t, "%s", text_or(f->name, "[error: unknown]"));
 		break;
 	}
 	return t.length;

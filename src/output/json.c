@@ -57,20 +57,6 @@ static int write_stack(void *ctx, int32_t pid, int32_t tid, const uint32_t *ids,
 	return w->json.buffer.err;
 }
 
-static void write_meta(struct msp_json *json, const struct msp_profile *profile)
-{
-	msp_json_key(json, "meta");
-	msp_json_object(json);
-	for (size_t i = 0; i < msp_profile_meta_count(profile); i++) {
-		const char *key, *value;
-
-		msp_profile_meta_at(profile, i, &key, &value);
-		msp_json_key(json, key);
-		msp_json_string(json, value);
-	}
-	msp_json_end(json);
-}
-
 /* Processes and threads whose names are known. */
 static int write_names(struct msp_json *json, const struct msp_profile *profile)
 {
@@ -108,7 +94,7 @@ int msp_write_json(const struct msp_profile *profile, FILE *out)
 	msp_json_uint(&w.json, 1);
 	msp_json_key(&w.json, "type");
 	msp_json_string(&w.json, "profile");
-	write_meta(&w.json, profile);
+	msp_json_meta(&w.json, profile);
 	msp_json_key(&w.json, "quality");
 	msp_json_quality(&w.json, msp_profile_quality_of(profile));
 	err = write_names(&w.json, profile);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "profile/tree.h"
+
 static const char hex[] = "0123456789abcdef";
 
 /* What stands before a value or key: a comma, and a line of its own in the outer two levels. */
@@ -242,5 +244,19 @@ void msp_json_quality(struct msp_json *json, const struct msp_quality *q)
 	put_counter(json, "rate", q->rate);
 	msp_json_key(json, "bpf_ns_per_sample");
 	uint_or_null(json, q->bpf_ns_per_sample, q->bpf_ns_per_sample != 0);
+	msp_json_end(json);
+}
+
+void msp_json_meta(struct msp_json *json, const struct msp_profile *profile)
+{
+	msp_json_key(json, "meta");
+	msp_json_object(json);
+	for (size_t i = 0; i < msp_profile_meta_count(profile); i++) {
+		const char *key, *value;
+
+		msp_profile_meta_at(profile, i, &key, &value);
+		msp_json_key(json, key);
+		msp_json_string(json, value);
+	}
 	msp_json_end(json);
 }

@@ -45,6 +45,8 @@ void msp_json_raw(struct msp_json *json, const char *value,
 /* Ends the line and flushes. 0, MSP_E_IO or MSP_E_NOMEM. */
 int msp_json_finish(struct msp_json *json);
 
+/* The member "meta". */
+void msp_json_meta(struct msp_json *json, const struct msp_profile *profile);
 /* The frame object and the quality object of docs/formats.md. */
 void msp_json_frame(struct msp_json *json, const struct msp_frame *frame);
 void msp_json_quality(struct msp_json *json, const struct msp_quality *quality);

@@ -8,6 +8,7 @@
 #include "output/buffer.h"
 #include "output/formats.h"
 #include "output/msp_format.h"
+#include "output/varint.h"
 #include "profile/table.h"
 #include "profile/tree.h"
 
@@ -21,17 +22,6 @@ struct writer {
 	uint32_t sections;
 	int err;
 };
-
-static void put_varint(struct msp_buffer *buffer, uint64_t value)
-{
-	unsigned char bytes[10];
-	size_t n = 0;
-
-	for (; value >= 0x80; value >>= 7)
-		bytes[n++] = (unsigned char)(value | 0x80);
-	bytes[n++] = (unsigned char)value;
-	msp_buffer_put(buffer, bytes, n);
-}
 
 static void end_section(struct writer *w, enum msp_section section, struct msp_buffer *body)
 {
@@ -62,8 +52,8 @@ static void begin_table(struct writer *w, enum msp_section section, uint64_t row
 #undef _
 	};
 
-	put_varint(&w->body, rows);
-	put_varint(&w->body, columns[section]);
+	msp_put_varint(&w->body, rows);
+	msp_put_varint(&w->body, columns[section]);
 }
 
 static int remember(struct writer *w, const char *text, uint32_t hash)
@@ -104,14 +94,14 @@ static uint32_t string_number(struct writer *w, const char *text)
 		return 0;
 	}
 	size = strlen(text);
-	put_varint(&w->strings, size);
+	msp_put_varint(&w->strings, size);
 	msp_buffer_put(&w->strings, text, size);
 	return w->n_seen;
 }
 
 static void put_string(struct writer *w, const char *text)
 {
-	put_varint(&w->body, string_number(w, text));
+	msp_put_varint(&w->body, string_number(w, text));
 }
 
 /* Strings stand first in the file, so all that refers to one is numbered before. */
@@ -137,7 +127,7 @@ static void write_strings(struct writer *w)
 		string_number(w, key);
 		string_number(w, value);
 	}
-	put_varint(&w->body, w->n_seen);
+	msp_put_varint(&w->body, w->n_seen);
 	msp_buffer_put(&w->body, w->strings.data, w->strings.size);
 	if (w->strings.err)
 		w->err = w->strings.err;
@@ -150,16 +140,16 @@ static void write_frames(struct writer *w)
 	for (uint32_t i = 0; i < w->tree.n_frames; i++) {
 		const struct msp_frame *f = msp_profile_frame_at(w->profile, w->tree.by_rank[i]);
 
-		put_varint(&w->body, f->kind);
-		put_varint(&w->body,
-			   (f->certain ? MSP_FRAME_CERTAIN : 0) | (f->vm ? MSP_FRAME_VM : 0));
+		msp_put_varint(&w->body, f->kind);
+		msp_put_varint(&w->body,
+			       (f->certain ? MSP_FRAME_CERTAIN : 0) | (f->vm ? MSP_FRAME_VM : 0));
 		put_string(w, f->name);
 		put_string(w, f->file);
-		put_varint(&w->body, f->defined);
-		put_varint(&w->body, f->line);
+		msp_put_varint(&w->body, f->defined);
+		msp_put_varint(&w->body, f->line);
 		put_string(w, f->object);
-		put_varint(&w->body, f->address);
-		put_varint(&w->body, f->trace);
+		msp_put_varint(&w->body, f->address);
+		msp_put_varint(&w->body, f->trace);
 	}
 	end_section(w, MSP_SECTION_FRAMES, &w->body);
 }
@@ -170,22 +160,22 @@ static void write_stacks(struct writer *w)
 
 	begin_table(w, MSP_SECTION_NODES, tree->n_nodes - 1);
 	for (uint32_t i = 1; i < tree->n_nodes; i++) {
-		put_varint(&w->body, i - tree->parent[i]);
-		put_varint(&w->body, tree->rank[tree->frame[i]]);
+		msp_put_varint(&w->body, i - tree->parent[i]);
+		msp_put_varint(&w->body, tree->rank[tree->frame[i]]);
 	}
 	end_section(w, MSP_SECTION_NODES, &w->body);
 	begin_table(w, MSP_SECTION_THREADS, tree->n_threads);
 	for (uint32_t i = 0; i < tree->n_threads; i++) {
-		put_varint(&w->body, (uint32_t)tree->threads[i].pid);
-		put_varint(&w->body, (uint32_t)tree->threads[i].tid);
+		msp_put_varint(&w->body, (uint32_t)tree->threads[i].pid);
+		msp_put_varint(&w->body, (uint32_t)tree->threads[i].tid);
 		put_string(w, tree->threads[i].name);
 	}
 	end_section(w, MSP_SECTION_THREADS, &w->body);
 	begin_table(w, MSP_SECTION_COUNTS, tree->n_counts);
 	for (uint32_t i = 0; i < tree->n_counts; i++) {
-		put_varint(&w->body, tree->counts[i].thread);
-		put_varint(&w->body, tree->counts[i].node);
-		put_varint(&w->body, tree->counts[i].count);
+		msp_put_varint(&w->body, tree->counts[i].thread);
+		msp_put_varint(&w->body, tree->counts[i].node);
+		msp_put_varint(&w->body, tree->counts[i].count);
 	}
 	end_section(w, MSP_SECTION_COUNTS, &w->body);
 }
@@ -197,21 +187,21 @@ static void write_quality(struct writer *w)
 
 	memcpy(&seconds, &q->seconds, sizeof(seconds));
 	begin_table(w, MSP_SECTION_QUALITY, 1);
-	put_varint(&w->body, q->samples);
-	put_varint(&w->body, q->lost);
-	put_varint(&w->body, q->whole);
-	put_varint(&w->body, q->truncated);
-	put_varint(&w->body, q->estimated);
-	put_varint(&w->body, seconds);
-	put_varint(&w->body, q->rate);
-	put_varint(&w->body, q->bpf_ns_per_sample);
+	msp_put_varint(&w->body, q->samples);
+	msp_put_varint(&w->body, q->lost);
+	msp_put_varint(&w->body, q->whole);
+	msp_put_varint(&w->body, q->truncated);
+	msp_put_varint(&w->body, q->estimated);
+	msp_put_varint(&w->body, seconds);
+	msp_put_varint(&w->body, q->rate);
+	msp_put_varint(&w->body, q->bpf_ns_per_sample);
 	end_section(w, MSP_SECTION_QUALITY, &w->body);
 	while (n < MSP_PROFILE_MAX_REASONS && q->errors[n].reason[0])
 		n++;
 	begin_table(w, MSP_SECTION_ERRORS, n);
 	for (uint64_t i = 0; i < n; i++) {
 		put_string(w, q->errors[i].reason);
-		put_varint(&w->body, q->errors[i].count);
+		msp_put_varint(&w->body, q->errors[i].count);
 	}
 	end_section(w, MSP_SECTION_ERRORS, &w->body);
 }
@@ -242,7 +232,7 @@ static void write_all(struct writer *w)
 	write_stacks(w);
 	write_quality(w);
 	write_meta(w);
-	put_varint(&w->body, w->sections);
+	msp_put_varint(&w->body, w->sections);
 	end_section(w, MSP_SECTION_END, &w->body);
 }
 

@@ -6,6 +6,7 @@
 #include "output/formats.h"
 
 static const struct msp_format formats[] = {
+	{"html", {".html", ".htm"}, .write = msp_write_html},
 	{"folded", {".folded", ".collapsed"}, .write = msp_write_folded},
 	{"json", {".json"}, .exact = true, .write = msp_write_json},
 	{"msp", {".msp"}, .raw = true, .write = msp_write_msp},
