@@ -149,7 +149,8 @@ class Checker:
         self.graph, self.inlined_hidden, self.lua_only = graph, inlined_hidden, lua_only
 
     def name(self, frame):
-        """The graph's name of a Lua-side frame, and what is wrong with how it is printed."""
+        """The graph's name of a Lua-side frame (where it is defined decides), and what is wrong with how it
+        is printed."""
         graph = self.graph
         if frame.kind not in LUA_KINDS:
             return graph.aliases.get(frame.name, frame.name), None
@@ -165,23 +166,32 @@ class Checker:
         if name in graph.also.get(expected, ()):
             name = expected
         if known and expected != name:
-            return name, "%s:%s defines %s, not %s" % (base, frame.defined, expected, name)
+            return expected, "%s:%s defines %s, not %s" % (base, frame.defined, expected, name)
         last = graph.lines.get((base, frame.defined))
         if known and last and frame.line and not frame.defined <= frame.line <= last:
             return name, "line %d is outside %s:%d-%d" % (frame.line, base, frame.defined, last)
         return name, None
 
     def split(self, frames):
-        """[native group, lua, native group, lua, ..., native group] with kernel and state cut off."""
+        """[native group, lua, native group, lua, ..., native group], without kernel frames on top and states.
+
+        A state stands above the Lua function in which the VM is busy with itself, before
+        the C functions that do it. Only the collector comes back to Lua, for a finalizer.
+        """
         frames = list(frames)
         while frames and frames[-1].kind == "kernel":
             frames.pop()
-        while frames and frames[-1].kind == "state":
-            frames.pop()
-        groups, lua = [[]], []
+        groups, lua, state = [[]], [], None
         for frame in frames:
-            if frame.kind in ("kernel", "state", "error"):
+            if frame.kind in ("kernel", "error"):
                 return None, None, "%s frame %s inside the stack" % (frame.kind, frame.name)
+            if frame.kind == "state":
+                state = frame.name
+                continue
+            if frame.kind not in ("native", "cfunction") and state not in (None, "[gc]"):
+                return None, None, "%s calls %s" % (state, frame.name)
+            if frame.kind not in ("native", "cfunction"):
+                state = None
             if frame.kind in ("native", "cfunction"):
                 if frame.name != "[luajit vm]":
                     groups[-1].append(frame)
@@ -204,12 +214,7 @@ class Checker:
             why = self.root_fault(groups[0], bool(lua))
             if why:
                 return why
-        names = []
-        for frame in lua:
-            name, why = self.name(frame)
-            if why:
-                return why
-            names.append(name)
+        names = [self.name(frame)[0] for frame in lua]
         return self.path_fault(groups, lua, names, whole)
 
     def root_fault(self, group, has_lua):
@@ -343,13 +348,16 @@ def check_quality(result, stacks, quality, total):
 
 
 def check_graph(result, checker, stacks, total, max_illegal):
-    illegal = collections.Counter()
+    illegal, misnamed = collections.Counter(), collections.Counter()
     samples = {}
     own, inside, native = collections.Counter(), collections.Counter(), 0
     for stack in stacks:
         why = checker.fault(stack)
         if why:
             illegal[why] += stack.count
+            samples.setdefault(why, stack)
+        for why in {checker.name(frame)[1] for frame in stack.frames if frame.kind in LUA_KINDS} - {None}:
+            misnamed[why] += stack.count
             samples.setdefault(why, stack)
         names = lua_names(checker, stack)
         native += 0 if names else stack.count
@@ -359,6 +367,9 @@ def check_graph(result, checker, stacks, total, max_illegal):
     bad = sum(illegal.values())
     result.need(share(bad, total) <= max_illegal, "illegal stacks", "%d (%.3f %%)" % (bad, share(bad, total)),
                 "<= %g %%" % max_illegal)
+    result.need(not misnamed, "stacks with wrong names or lines", sum(misnamed.values()), "none")
+    for why, count in misnamed.most_common(20):
+        result.faults.append("%d x %s" % (count, why))
     graph = checker.graph
     if graph.entries:
         result.need(share(native, total) <= graph.native, "without Lua frames",

@@ -180,6 +180,7 @@ BROKEN = [
     ("native frames missing", drop_boundary, "no native frames between"),
     ("native frames inside the VM", insert(native(0x1234), "on_concat"), "native frames between"),
     ("kernel frame inside", insert({"kind": "kernel", "name": "x"}, "swap"), "inside the stack"),
+    ("state frame inside", insert({"kind": "state", "name": "[jit compiler]"}, "swap"), "[jit compiler] calls"),
     ("error frame inside", insert({"kind": "error", "name": "[error: x]"}, "swap"), "inside the stack"),
     ("wrong line of definition", edit("swap", defined=3), "no function is defined at"),
     ("wrong name", edit("swap", name="swapp"), "defines swap"),
