@@ -58,7 +58,15 @@ size_t msp_lj_build_evidence(const struct msp_lj_build *build, const struct msp_
 	_(CUR_L, "the running coroutine points back at the global state") \
 	_(STREMPTY, "the empty string is an empty string") \
 	_(STACK, "the main thread's stack bounds are ordered and aligned") \
-	_(TRACES, "each entry of the trace table is a trace with that number")
+	_(STATE, "the VM state and the compiled code's base are plausible") \
+	_(FRAMES, "the C frames of the main thread are linked and hold it") \
+	_(FUNCTIONS, "functions lead to bytecode with a function header, or to C code") \
+	_(PROTOS, "the parts of each prototype lie where their sizes say") \
+	_(LINES, "the lines of nested prototypes fit each other") \
+	_(TRACES, "each entry of the trace table is a trace with that number") \
+	_(SNAPSHOTS, "the parts of each trace lie where their sizes say") \
+	_(MCODE, "compiled code starts as its trace says") \
+	_(EVIDENCE, "the layout is what the code of the VM says")
 
 enum msp_lj_check {
 #define _(id, text) MSP_LJ_CHECK_##id,
@@ -68,7 +76,7 @@ enum msp_lj_check {
 };
 
 struct msp_lj_proof {
-	bool proved; /* all checks passed */
+	bool proved; /* no check failed, and those passed that every VM can: the first five */
 	struct {
 		enum { MSP_LJ_PASSED, MSP_LJ_FAILED, MSP_LJ_NOT_RUN } result;
 		char detail[96]; /* the value that was measured, for a failed check */
@@ -98,7 +106,7 @@ int msp_lj_scan(const struct msp_lj_build *build, const struct msp_memory *mem, 
  * which it was first seen. Not thread-safe. The target is only read.
  *
  * Memory is bounded: about 20 MiB of cache, 32 MiB of line information, 64 MiB
- * of texts, 16 MiB of index, at 262,144 functions. Beyond that, functions that
+ * of texts, 36 MiB of index, at 262,144 functions. Beyond that, functions that
  * were not asked for lately are forgotten and read again if need be, and new
  * chunks share the file "[too many chunks]".
  */
@@ -143,8 +151,8 @@ int msp_lj_names_index(struct msp_lj_names *names, uint64_t budget_us);
  * Reads the target at the first call for an identity, then answers from
  * memory. caller_pt and caller_pos (0: unknown) are where it was called from:
  * the caller's prototype and the position of its call instruction. While the
- * index is incomplete, a later call may have a better answer: names by
- * definition replace others, never the other way round. MSP_E_GONE: the
+ * index is incomplete, a later call may have a better answer: a definition in
+ * place of a call site, a name in place of "anonymous"; never the other way round. MSP_E_GONE: the
  * prototype that is at pt now has another identity, or there is none.
  */
 int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller_pt,

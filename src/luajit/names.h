@@ -157,7 +157,7 @@ bool msp_index_near(struct msp_lj_names *names, uint64_t addr, uint32_t size);
 /* Goes on with the pass, or begins one if it is time to, as long as the credit lasts. */
 void msp_index_run(struct msp_lj_names *names);
 
-/* ---- Cache (names.c) ---- */
+/* ---- Cache (names_cache.c) ---- */
 
 /* Line information of one function. */
 struct msp_lines {
@@ -170,8 +170,28 @@ struct msp_names_entry {
 	const struct msp_lj_function *fn;
 	struct msp_lines *lines; /* NULL: not kept */
 	uint32_t tried;		 /* passes of the index when its definition was last looked for */
+	uint8_t tries;		 /* how often it was looked for again */
 	bool settled, used;
 };
+
+#define MSP_ANONYMOUS "anonymous"
+
+/* Room for one more entry; MSP_E_NOMEM. Entries may move, and go. */
+int msp_cache_reserve(struct msp_lj_names *names);
+struct msp_names_entry *msp_cache_find(const struct msp_lj_names *names, uint64_t pt,
+				       uint64_t ident);
+struct msp_names_entry *msp_cache_add(struct msp_lj_names *names, uint64_t pt, uint64_t ident);
+/* The one copy of an answer, whose strings are interned. fn->name NULL: what stands for too many. */
+const struct msp_lj_function *msp_cache_function(struct msp_lj_names *names,
+						 const struct msp_lj_function *fn);
+/* Reads the chunk name of a prototype into fn->chunk and fn->file. MSP_E_LIMIT: too many. */
+int msp_cache_chunk(struct msp_lj_names *names, const struct msp_proto *pt,
+		    struct msp_lj_function *fn);
+void msp_cache_keep_lines(struct msp_lj_names *names, struct msp_names_entry *entry,
+			  const struct msp_proto *pt);
+void msp_cache_drop_lines(struct msp_lj_names *names);
+uint32_t msp_cache_line(const struct msp_lines *lines, uint32_t pos); /* 0 = unknown */
+void msp_cache_free(struct msp_lj_names *names);
 
 /* A call site that gave a name: the second function seen there gets none. */
 struct msp_names_site {
@@ -205,7 +225,8 @@ struct msp_lj_names {
 
 	struct msp_proto recent[MSP_NAMES_RECENT]; /* parents and callers */
 	uint32_t recent_next;
-	char *chunk; /* MSP_CHUNK_MAX bytes */
+	bool improving; /* what the index knows is enough: no scanning */
+	char *chunk;	/* MSP_CHUNK_MAX bytes */
 
 	struct msp_lj_index index;
 };

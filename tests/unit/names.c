@@ -156,6 +156,34 @@ static void test_cached(void **state)
 	msp_lj_names_free(names);
 }
 
+/* Asked too early: no name, and the definition once the index is there, in steps as small as wanted. */
+static void test_improves(void **state)
+{
+	struct msp_lj_names *names = lua_names(&lua, true);
+	const struct msp_lj_function *early = NULL, *late = NULL;
+	const struct msp_proto *pt = NULL;
+	int steps = 1;
+
+	(void)state;
+	for (int i = 0; i < lua.protos; i++)
+		if (lua.proto[i].firstline == 6 && lua_is_chunk(&lua, &lua.proto[i], "@" WORKLOAD))
+			pt = &lua.proto[i];
+	assert_non_null(pt);
+	names->index.credit = 0;
+	names->index.credit_time = UINT64_MAX / 2;
+	assert_int_equal(msp_lj_names_function(names, pt->addr, pt->ident, 0, 0, &early), 0);
+	assert_string_equal(early->name, "anonymous");
+	assert_false(early->by_definition);
+	while (!msp_lj_names_index(names, 1))
+		steps++;
+	assert_true(steps > 1);
+	assert_int_equal(msp_lj_names_function(names, pt->addr, pt->ident, 0, 0, &late), 0);
+	assert_string_equal(late->name, "plain");
+	assert_true(late->by_definition);
+	assert_string_equal(early->name, "anonymous"); /* still valid */
+	msp_lj_names_free(names);
+}
+
 /* Another identity at the address: gone, not a wrong name. */
 static void test_gone(void **state)
 {
@@ -205,6 +233,7 @@ int main(void)
 		cmocka_unit_test(test_definitions_near),
 		cmocka_unit_test(test_definition_in_caller),
 		cmocka_unit_test(test_cached),
+		cmocka_unit_test(test_improves),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_unknown_opcodes),
 	};
