@@ -9,7 +9,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +28,11 @@
 #define HOST_ARCH MSP_ARCH_X86_64
 #endif
 
-#define STOP_LIMIT_NS 200000000ull /* a thread in uninterruptible sleep is given up after that */
-#define SPIN_NS 500000ull	   /* most threads stop well within; then we sleep between looks */
-#define MAX_ROUNDS 200		   /* of looking for new threads */
+#define SLEEP_LIMIT_NS 200000000ull /* a thread in uninterruptible sleep is given up after that */
+#define BUSY_LIMIT_NS 3000000000ull /* one that waits for a CPU, after that */
+#define SPIN_NS 30000ull	    /* a thread on a free CPU stops well within */
+#define LOOK_NS 1000000ull	    /* is a thread that has not stopped by then dead? */
+#define MAX_ROUNDS 200		    /* of looking for new threads */
 
 static uint64_t now_ns(void)
 {
@@ -165,49 +166,62 @@ static size_t poll_pending(struct msp_process *process)
 	return pending;
 }
 
-/* A dead leader of a living process never stops and is not to be waited for either. */
-static void drop_dead(struct msp_process *process)
+/*
+ * What pending threads that did not stop soon are waiting for. A dead leader of
+ * a living process never stops and is not to be waited for either. Returns
+ * whether one waits for nothing but a CPU.
+ */
+static bool look_at_pending(struct msp_process *process)
 {
-	int state;
+	bool runnable = false;
 
 	for (size_t i = 0; i < process->stopped_count; i++) {
 		struct msp_stopped *thread = &process->stopped[i];
+		int state;
 
 		if (thread->state != MSP_STOP_PENDING)
 			continue;
 		state = msp_process_thread_state(process, thread->tid);
 		if (state == 'Z' || state == 'X' || state < 0)
 			thread->state = MSP_STOP_LOST;
+		runnable |= state != 'D';
 	}
+	return runnable;
 }
 
+/*
+ * Sleeps rather than yields: on a busy machine who yields waits for a whole
+ * slice of the others, who sleeps comes first when it wakes.
+ */
 static void pause_between_looks(uint64_t waited)
 {
-	struct timespec ts = {.tv_nsec = 50000};
+	struct timespec ts = {.tv_nsec = waited < LOOK_NS ? 5000 : 100000};
 
-	if (waited < SPIN_NS)
-		sched_yield();
-	else
+	if (waited > SPIN_NS)
 		nanosleep(&ts, NULL);
 }
 
-/* Waits until no thread is pending; MSP_E_BUSY if some still are at the limit. */
-static int wait_pending(struct msp_process *process, uint64_t limit)
+/* Is it time to give up, after that long? */
+static bool waited_enough(struct msp_process *process, uint64_t waited)
 {
-	uint64_t start = now_ns(), waited = 0;
-	bool looked = false;
+	if (waited < LOOK_NS)
+		return false;
+	if (waited > BUSY_LIMIT_NS)
+		return true;
+	return !look_at_pending(process) && waited > SLEEP_LIMIT_NS;
+}
+
+/* Waits until no thread is pending, or too long. */
+static void wait_pending(struct msp_process *process)
+{
+	uint64_t start = now_ns(), waited;
 
 	while (poll_pending(process)) {
 		waited = now_ns() - start;
-		if (waited > limit)
-			return MSP_E_BUSY;
-		if (waited > SPIN_NS && !looked) {
-			drop_dead(process);
-			looked = true;
-		}
+		if (waited_enough(process, waited))
+			return;
 		pause_between_looks(waited);
 	}
-	return 0;
 }
 
 static void detach(struct msp_process *process, struct msp_stopped *thread)
@@ -247,14 +261,12 @@ int msp_thread_stop(struct msp_process *process, pid_t tid)
 		}
 		thread = &process->stopped[process->stopped_count - 1];
 	}
-	while (thread->state == MSP_STOP_PENDING) {
+	for (;;) {
 		poll_thread(process, thread);
 		waited = now_ns() - start;
 		if (thread->state != MSP_STOP_PENDING)
 			break;
-		if (waited > SPIN_NS)
-			drop_dead(process);
-		if (waited > STOP_LIMIT_NS)
+		if (waited_enough(process, waited))
 			return MSP_E_BUSY;
 		pause_between_looks(waited);
 	}
@@ -326,7 +338,7 @@ int msp_process_stop(struct msp_process *process)
 		r = seize_new(process);
 		if (r <= 0)
 			break;
-		wait_pending(process, STOP_LIMIT_NS);
+		wait_pending(process);
 	}
 	for (size_t i = process->stopped_count; i-- > 0;) {
 		count += process->stopped[i].state == MSP_STOP_DONE;
@@ -354,6 +366,6 @@ void msp_stops_release(struct msp_process *process)
 	msp_process_resume(process);
 	if (!process->stopped_count)
 		return;
-	wait_pending(process, STOP_LIMIT_NS);
+	wait_pending(process);
 	msp_process_resume(process);
 }

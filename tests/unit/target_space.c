@@ -156,7 +156,7 @@ static void test_shared_images(void **state)
 
 /* ---- Stacks ---- */
 
-static struct shared *chain_shared;
+static struct shared *volatile chain_shared;
 
 static __attribute__((noinline)) void chain_leaf(void)
 {

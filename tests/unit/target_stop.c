@@ -221,7 +221,8 @@ static void test_blocked_read(void **state)
 	finish(&child);
 }
 
-static struct shared *handler_shared;
+/* volatile: to the compiler nothing reads it before an endless loop */
+static struct shared *volatile handler_shared;
 
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
