@@ -4,6 +4,7 @@
 
 #define WORKLOAD WORKLOADS "/names.lua"
 #define LINES_MAX 400
+#define LINE_PLAIN 5 /* where "plain" is defined */
 
 static struct lua lua;
 static char *expected[LINES_MAX]; /* by line */
@@ -105,31 +106,36 @@ static void test_definitions_near(void **state)
 	msp_lj_names_free(names);
 }
 
+static const struct msp_proto *at_line(uint32_t line)
+{
+	for (int i = 0; i < lua.protos; i++)
+		if (lua.proto[i].firstline == line &&
+		    lua_is_chunk(&lua, &lua.proto[i], "@" WORKLOAD))
+			return &lua.proto[i];
+	fail_msg("no function at line %u", line);
+	return NULL;
+}
+
+/* No scanning at all. */
+static void forbid_index(struct msp_lj_names *names)
+{
+	names->index.credit = 0;
+	names->index.credit_time = UINT64_MAX / 2;
+}
+
 /* With the caller only: what the main chunk calls is defined in it. */
 static void test_definition_in_caller(void **state)
 {
-	struct msp_lj_layout layout = debian_layout;
+	struct msp_lj_names *names = lua_names(&lua, true);
+	const struct msp_proto *main_pt = at_line(0), *pt = at_line(LINE_PLAIN);
 	const struct msp_lj_function *fn;
-	struct msp_lj_names *names;
-	uint64_t main_pt = 0;
 
 	(void)state;
-	for (int i = 0; i < lua.protos; i++)
-		if (!lua.proto[i].firstline && lua_is_chunk(&lua, &lua.proto[i], "@" WORKLOAD))
-			main_pt = lua.proto[i].addr;
-	names = msp_lj_names_new_layout(&layout, &lua.mem, 0);
-	names->index.credit_time = UINT64_MAX / 2; /* no scanning at all */
-	names->index.credit = 0;
-	for (int i = 0; i < lua.protos; i++) {
-		struct msp_proto *pt = &lua.proto[i];
-
-		if (pt->firstline != 6 || !lua_is_chunk(&lua, pt, "@" WORKLOAD))
-			continue;
-		assert_int_equal(msp_lj_names_function(names, pt->addr, pt->ident, main_pt, 1, &fn),
-				 0);
-		assert_string_equal(fn->name, "plain");
-		assert_true(fn->by_definition);
-	}
+	forbid_index(names);
+	assert_int_equal(msp_lj_names_function(names, pt->addr, pt->ident, main_pt->addr, 1, &fn),
+			 0);
+	assert_string_equal(fn->name, "plain");
+	assert_true(fn->by_definition);
 	msp_lj_names_free(names);
 }
 
@@ -161,16 +167,11 @@ static void test_improves(void **state)
 {
 	struct msp_lj_names *names = lua_names(&lua, true);
 	const struct msp_lj_function *early = NULL, *late = NULL;
-	const struct msp_proto *pt = NULL;
+	const struct msp_proto *pt = at_line(LINE_PLAIN);
 	int steps = 1;
 
 	(void)state;
-	for (int i = 0; i < lua.protos; i++)
-		if (lua.proto[i].firstline == 6 && lua_is_chunk(&lua, &lua.proto[i], "@" WORKLOAD))
-			pt = &lua.proto[i];
-	assert_non_null(pt);
-	names->index.credit = 0;
-	names->index.credit_time = UINT64_MAX / 2;
+	forbid_index(names);
 	assert_int_equal(msp_lj_names_function(names, pt->addr, pt->ident, 0, 0, &early), 0);
 	assert_string_equal(early->name, "anonymous");
 	assert_false(early->by_definition);
