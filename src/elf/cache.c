@@ -149,17 +149,19 @@ static bool functions_valid(const struct msp_rows *rows)
 	return true;
 }
 
-static bool read_array(int fd, uint32_t *crc, void *array, uint32_t count, uint32_t *room,
-		       size_t size)
+/* The next array of the body, NULL if it is not there. */
+static void *read_array(int fd, uint32_t *crc, uint32_t count, uint32_t *room, size_t size)
 {
-	void **at = array;
+	void *array;
 
 	*room = count ? count : 1;
-	*at = malloc(*room * size);
-	if (!*at || !read_all(fd, *at, count * size))
-		return false;
-	*crc = (uint32_t)crc32_z(*crc, *at, count * size);
-	return true;
+	array = malloc(*room * size);
+	if (!array || !read_all(fd, array, count * size)) {
+		free(array);
+		return NULL;
+	}
+	*crc = (uint32_t)crc32_z(*crc, array, count * size);
+	return array;
 }
 
 static struct msp_rows *read_table(int fd, const struct cache_header *header)
@@ -172,12 +174,14 @@ static struct msp_rows *read_table(int fd, const struct cache_header *header)
 	rows->rule_count = header->rule_count;
 	rows->count = header->row_count;
 	rows->function_count = header->function_count;
-	if (read_array(fd, &crc, &rows->rules, rows->rule_count, &rows->rule_room,
-		       sizeof(*rows->rules)) &&
-	    read_array(fd, &crc, &rows->rows, rows->count, &rows->room, sizeof(*rows->rows)) &&
-	    read_array(fd, &crc, &rows->functions, rows->function_count, &rows->function_room,
-		       sizeof(*rows->functions)) &&
-	    crc == header->body_crc && functions_valid(rows) &&
+	rows->rules =
+		read_array(fd, &crc, rows->rule_count, &rows->rule_room, sizeof(*rows->rules));
+	if (rows->rules)
+		rows->rows = read_array(fd, &crc, rows->count, &rows->room, sizeof(*rows->rows));
+	if (rows->rows)
+		rows->functions = read_array(fd, &crc, rows->function_count, &rows->function_room,
+					     sizeof(*rows->functions));
+	if (rows->functions && crc == header->body_crc && functions_valid(rows) &&
 	    msp_rows_valid(rows->rows, rows->count, rows->rules, rows->rule_count))
 		return rows;
 	msp_rows_free(rows);

@@ -30,21 +30,6 @@ struct pending {
 	const uint8_t *start, *end;
 };
 
-static int grow(void *array, uint32_t count, uint32_t *room, size_t size)
-{
-	void **at = array, *bigger;
-	uint32_t want = *room ? *room * 2 : 256;
-
-	if (count < *room)
-		return 0;
-	bigger = reallocarray(*at, want, size);
-	if (!bigger)
-		return MSP_E_NOMEM;
-	*at = bigger;
-	*room = want;
-	return 0;
-}
-
 static bool take(const uint8_t **at, const uint8_t *end, unsigned size, bool sign, uint64_t *value)
 {
 	uint64_t raw = 0;
@@ -132,11 +117,12 @@ static bool read_augmentation(const Dwarf_CIE *from, struct msp_cfi_cie *cie)
 
 static int add_cie(struct reader *r, uint64_t offset, const Dwarf_CIE *from)
 {
-	struct msp_cfi_cie *cie;
+	struct msp_cfi_cie *cie = msp_grow(r->cies, r->cie_count, &r->cie_room, sizeof(*cie));
 
-	if (grow(&r->cies, r->cie_count, &r->cie_room, sizeof(*cie)))
+	if (!cie)
 		return MSP_E_NOMEM;
-	cie = &r->cies[r->cie_count++];
+	r->cies = cie;
+	cie += r->cie_count++;
 	memset(cie, 0, sizeof(*cie));
 	cie->offset = offset;
 	cie->code_align = from->code_alignment_factor;
@@ -212,7 +198,7 @@ static bool clip(struct reader *r, uint64_t start, uint64_t length, struct msp_c
 static int add_fde(struct reader *r, const struct msp_cfi_cie *cie, const uint8_t *at,
 		   const uint8_t *end)
 {
-	struct msp_cfi_fde fde = {.cie = (uint32_t)(cie - r->cies)};
+	struct msp_cfi_fde fde = {.cie = (uint32_t)(cie - r->cies)}, *fdes;
 	uint64_t start, length, skip;
 
 	if (!cie->usable || !read_range(r, cie, &at, end, &start, &length))
@@ -229,8 +215,10 @@ static int add_fde(struct reader *r, const struct msp_cfi_cie *cie, const uint8_
 		return 0;
 	fde.program = at;
 	fde.program_size = (uint32_t)(end - at);
-	if (grow(&r->fdes, r->fde_count, &r->fde_room, sizeof(fde)))
+	fdes = msp_grow(r->fdes, r->fde_count, &r->fde_room, sizeof(fde));
+	if (!fdes)
 		return MSP_E_NOMEM;
+	r->fdes = fdes;
 	if (r->fde_count && fde.start < r->fdes[r->fde_count - 1].start)
 		r->sorted = false;
 	r->fdes[r->fde_count++] = fde;
@@ -239,11 +227,16 @@ static int add_fde(struct reader *r, const struct msp_cfi_cie *cie, const uint8_
 
 static int add_pending(struct reader *r, const Dwarf_FDE *fde)
 {
-	if (grow(&r->pending, r->pending_count, &r->pending_room, sizeof(*r->pending)))
+	struct pending *pending =
+		msp_grow(r->pending, r->pending_count, &r->pending_room, sizeof(*pending));
+
+	if (!pending)
 		return MSP_E_NOMEM;
-	r->pending[r->pending_count].cie = fde->CIE_pointer;
-	r->pending[r->pending_count].start = fde->start;
-	r->pending[r->pending_count++].end = fde->end;
+	r->pending = pending;
+	pending += r->pending_count++;
+	pending->cie = fde->CIE_pointer;
+	pending->start = fde->start;
+	pending->end = fde->end;
 	return 0;
 }
 

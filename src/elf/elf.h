@@ -45,7 +45,7 @@ int msp_image_arch(const struct msp_image *image); /* enum msp_arch, or MSP_E_UN
 uint64_t
 msp_image_min_vaddr(const struct msp_image *image); /* lowest PT_LOAD vaddr, page-aligned down */
 
-/* File offset -> image-relative address (vaddr - min_vaddr); false if not mapped. Code goes first. */
+/* File offset -> image-relative address (vaddr - min_vaddr), code first; false if not mapped. */
 bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, uint64_t *addr);
 
 /* Bytes at an image-relative address; how many are there is in *avail. NULL if not in the file. */
@@ -61,8 +61,7 @@ struct msp_unwind_table {
 	uint32_t row_count;
 	const struct msp_rule *rules;
 	uint32_t rule_count;
-	const uint32_t
-		*functions; /* where the functions with unwind information start, ascending */
+	const uint32_t *functions; /* where functions that have an FDE start, ascending */
 	uint32_t function_count;
 	bool from_cache;
 };

@@ -29,21 +29,16 @@ void msp_rows_free(struct msp_rows *rows)
 	free(rows);
 }
 
-/* Room for one more element of an array that doubles. */
-static int grow(void *array, uint32_t count, uint32_t *room, size_t size)
+void *msp_grow(void *array, uint32_t count, uint32_t *room, size_t size)
 {
-	void **at = array;
 	uint32_t want = *room ? *room * 2 : 64;
-	void *bigger;
 
 	if (count < *room)
-		return 0;
-	bigger = reallocarray(*at, want, size);
-	if (!bigger)
-		return MSP_E_NOMEM;
-	*at = bigger;
-	*room = want;
-	return 0;
+		return array;
+	array = reallocarray(array, want, size);
+	if (array)
+		*room = want;
+	return array;
 }
 
 static uint32_t hash_rule(const struct msp_rule *rule)
@@ -81,6 +76,7 @@ static int rehash(struct msp_rows *rows)
 
 int msp_rows_intern(struct msp_rows *rows, const struct msp_rule *rule)
 {
+	struct msp_rule *rules;
 	uint32_t at;
 
 	if (rows->rule_count * 2 >= rows->slot_mask) {
@@ -97,8 +93,10 @@ int msp_rows_intern(struct msp_rows *rows, const struct msp_rule *rule)
 	}
 	if (rows->rule_count == MSP_RULES_MAX)
 		return MSP_E_LIMIT;
-	if (grow(&rows->rules, rows->rule_count, &rows->rule_room, sizeof(*rule)))
+	rules = msp_grow(rows->rules, rows->rule_count, &rows->rule_room, sizeof(*rule));
+	if (!rules)
 		return MSP_E_NOMEM;
+	rows->rules = rules;
 	rows->rules[rows->rule_count] = *rule;
 	rows->slots[at] = ++rows->rule_count;
 	return (int)rows->rule_count - 1;
@@ -106,7 +104,7 @@ int msp_rows_intern(struct msp_rows *rows, const struct msp_rule *rule)
 
 int msp_rows_add(struct msp_rows *rows, uint32_t addr, uint32_t rule)
 {
-	struct msp_row *last = rows->count ? &rows->rows[rows->count - 1] : NULL;
+	struct msp_row *last = rows->count ? &rows->rows[rows->count - 1] : NULL, *grown;
 
 	if (last && last->addr == addr) {
 		/* The row before had no length. It may now equal the one before that. */
@@ -119,8 +117,10 @@ int msp_rows_add(struct msp_rows *rows, uint32_t addr, uint32_t rule)
 		return 0;
 	if (rows->count == MSP_ROWS_MAX)
 		return MSP_E_LIMIT;
-	if (grow(&rows->rows, rows->count, &rows->room, sizeof(*rows->rows)))
+	grown = msp_grow(rows->rows, rows->count, &rows->room, sizeof(*grown));
+	if (!grown)
 		return MSP_E_NOMEM;
+	rows->rows = grown;
 	rows->rows[rows->count].addr = addr;
 	rows->rows[rows->count++].rule = rule;
 	return 0;
@@ -128,10 +128,15 @@ int msp_rows_add(struct msp_rows *rows, uint32_t addr, uint32_t rule)
 
 int msp_rows_add_function(struct msp_rows *rows, uint32_t addr)
 {
+	uint32_t *functions;
+
 	if (rows->function_count && rows->functions[rows->function_count - 1] >= addr)
 		return 0;
-	if (grow(&rows->functions, rows->function_count, &rows->function_room, sizeof(addr)))
+	functions =
+		msp_grow(rows->functions, rows->function_count, &rows->function_room, sizeof(addr));
+	if (!functions)
 		return MSP_E_NOMEM;
+	rows->functions = functions;
 	rows->functions[rows->function_count++] = addr;
 	return 0;
 }

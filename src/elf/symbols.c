@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "elf/image.h"
+#include "elf/rows.h"
 #include "elf/symbols.h"
 #include "moonspy/moonspy.h"
 
@@ -219,16 +220,11 @@ static int add_code(struct msp_image *image, int from, const Elf64_Sym *sym, con
 	    sym->st_shndx == SHN_ABS || addr > UINT32_MAX || mapping_symbol(name) ||
 	    !msp_image_executable(image, addr + image->min_vaddr, &end))
 		return 0;
-	if (symbols->count == symbols->room) {
-		uint32_t room = symbols->room ? symbols->room * 2 : 1024;
-
-		entry = reallocarray(symbols->code, room, sizeof(*entry));
-		if (!entry)
-			return MSP_E_NOMEM;
-		symbols->code = entry;
-		symbols->room = room;
-	}
-	entry = &symbols->code[symbols->count++];
+	entry = msp_grow(symbols->code, symbols->count, &symbols->room, sizeof(*entry));
+	if (!entry)
+		return MSP_E_NOMEM;
+	symbols->code = entry;
+	entry += symbols->count++;
 	end -= addr + image->min_vaddr;
 	entry->addr = (uint32_t)addr;
 	entry->size = (uint32_t)(sym->st_size < end ? sym->st_size : end);
@@ -275,7 +271,8 @@ static int sort_code(struct msp_image *image)
 	}
 	if (err)
 		return err;
-	qsort(symbols->code, symbols->count, sizeof(*symbols->code), by_address);
+	if (symbols->count)
+		qsort(symbols->code, symbols->count, sizeof(*symbols->code), by_address);
 	for (uint32_t i = 0; i < symbols->count; i++)
 		if (!kept || symbols->code[kept - 1].addr != symbols->code[i].addr)
 			symbols->code[kept++] = symbols->code[i];

@@ -161,7 +161,7 @@ static int compare_file(const char *path, int count)
 	}
 	for (int i = 0; i < count; i++)
 		compare_at(&file, random_address(&file), &tally);
-	/* Where rows begin is where mistakes are: both sides of each boundary, or of a part of them. */
+	/* Where rows begin is where mistakes are: both sides of boundaries. */
 	for (uint32_t i = 0, step = file.table->row_count / (uint32_t)count + 1;
 	     i < file.table->row_count; i += step) {
 		compare_at(&file, file.base + file.table->rows[i].addr, &tally);
