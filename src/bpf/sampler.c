@@ -94,6 +94,8 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 		return -errno;
 	s->skel->rodata->config.all = opts->all;
 	s->skel->rodata->config.kernel = opts->kernel;
+	if (getenv("MOONSPY_BPF_LOG"))
+		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);
 	if (!err)
 		err = sampler_bpf__load(s->skel);
