@@ -71,8 +71,10 @@ static int name_by_definition(struct msp_lj_names *names, const struct msp_proto
 		result = name_by_index(names, pt, out);
 	if (names->improving)
 		return result;
-	if (result < 0 && msp_index_near(names, pt->addr, pt->sizept))
+	if (result < 0 && msp_index_near(names, pt->addr, pt->sizept)) {
 		result = name_by_index(names, pt, out);
+		names->index.misses = result < 0 ? names->index.misses + 1 : 0;
+	}
 	if (result < 0) {
 		msp_index_run(names);
 		result = name_by_index(names, pt, out);

@@ -17,7 +17,8 @@
 
 #define BLOCK (256u << 10)
 #define PAGE 4096u
-#define NEAR (128u << 10)	 /* around a prototype: what the same parser run made */
+#define NEAR (128u << 10) /* around a prototype: what the same parser run made */
+#define MISSES_IN_A_ROW 32
 #define SEED_REACH (64ull << 20) /* around a known address, where no ranges are known */
 #define SPANS_MAX 4096
 #define MISSES_MAX 8 /* a hole is crossed in steps of up to a page shifted by this */
@@ -272,10 +273,12 @@ static uint64_t credit(struct msp_lj_index *index)
 {
 	uint64_t now = now_us();
 
-	index->credit += (now - index->credit_time) / CREDIT_SHARE;
+	if (now > index->credit_time) {
+		index->credit += (now - index->credit_time) / CREDIT_SHARE;
+		index->credit_time = now;
+	}
 	if (index->credit > CREDIT_MAX)
 		index->credit = CREDIT_MAX;
-	index->credit_time = now;
 	return index->credit;
 }
 
@@ -292,6 +295,9 @@ bool msp_index_near(struct msp_lj_names *names, uint64_t addr, uint32_t size)
 	uint64_t page = addr & ~(uint64_t)(PAGE - 1);
 
 	if (!names->set || !names->index.block || credit(&names->index) < 1000)
+		return false;
+	/* Where parents are gone, as of modules, looking around each function leads nowhere. */
+	if (names->index.misses > MISSES_IN_A_ROW && names->index.skipped++ % MISSES_IN_A_ROW)
 		return false;
 	/* The parent is made after its children: mostly at a higher address. */
 	scan(names, page, NEAR, false);

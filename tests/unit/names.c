@@ -120,7 +120,7 @@ static const struct msp_proto *at_line(uint32_t line)
 static void forbid_index(struct msp_lj_names *names)
 {
 	names->index.credit = 0;
-	names->index.credit_time = UINT64_MAX / 2;
+	names->index.credit_time = UINT64_MAX;
 }
 
 /* With the caller only: what the main chunk calls is defined in it. */

@@ -155,7 +155,7 @@ static void test_one_site_one_name(void **state)
 	if (main_found())
 		skip();
 	names->index.credit = 0;
-	names->index.credit_time = UINT64_MAX / 2;
+	names->index.credit_time = UINT64_MAX;
 	assert_string_equal(name_at(names, 2, caller, call_pos(2)), "helper");
 	assert_string_equal(name_at(names, 3, caller, call_pos(2)), "anonymous");
 	msp_lj_names_free(names);
