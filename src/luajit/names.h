@@ -146,7 +146,9 @@ struct msp_lj_index {
 	bool in_pass;		      /* the scan is for the pass, not for a single request */
 	uint64_t pass_cost, pass_end; /* of the last pass, in microseconds */
 	uint64_t credit, credit_time; /* microseconds that requests may spend on scanning */
-	uint32_t work;		/* bytes of prototypes that the block at hand may still have */
+	uint32_t misses,
+		skipped; /* scans around an address that found no parent; that were not made */
+	uint32_t work;	 /* bytes of prototypes that the block at hand may still have */
 	uint64_t bytes, protos; /* counters */
 };
 
