@@ -31,6 +31,9 @@ is a set of calls, any other line starts with a keyword.
   own NAME PERCENT      at most this share of samples has NAME as its innermost
                         Lua function: a cut-off callee shows here
   min NAME PERCENT      at least this share of samples holds NAME
+  gone PERCENT          at most this share of samples holds a function that was collected
+                        before it could be named (0.2)
+  owner NAME WORK       samples with NAME count for WORK where the outer frames are cut off
   native PERCENT        at most this share of samples has no Lua frame (1)
   alias NAME NAME...    further names of a fast function
   also NAME OTHER...    the function that the source calls NAME may be printed as OTHER too
@@ -77,7 +80,8 @@ class Graph:
         self.roots, self.native_roots = [], []
         self.entries, self.builtins = set(), set()
         self.depth, self.when, self.own, self.min = {}, {}, {}, {}
-        self.native = 1.0
+        self.native, self.gone = 1.0, 0.2
+        self.owners = {}
         self.aliases = {}
         self.truncated = False
         self.pieces = dict(PIECES)
@@ -152,6 +156,10 @@ class Graph:
             self.min[names[0]] = float(names[1])
         elif word == "native":
             self.native = float(names[0])
+        elif word == "gone":
+            self.gone = float(names[0])
+        elif word == "owner":
+            self.owners[names[0]] = names[1]
         elif word == "alias":
             for name in names[1:]:
                 self.aliases[name] = names[0]

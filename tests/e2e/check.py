@@ -28,6 +28,7 @@ import sys
 
 from callgraph import Graph, GraphError, LUA_KINDS, MAIN, is_builtin, piece
 
+GONE = "[function gone]"  # collected before it could be named: whole, but unknown
 MAX_LEAF_NATIVE = 64     # native frames on top of a Lua function
 MAX_BETWEEN_NATIVE = 64  # and between two
 
@@ -226,7 +227,7 @@ class Checker:
 
     def path_fault(self, groups, lua, names, whole):
         graph = self.graph
-        if whole and names and names[0] not in graph.entries:
+        if whole and names and names[0] not in graph.entries and names[0] != GONE:
             return "%s is no entry" % names[0]
         for i in range(len(names) - 1):
             why = self.call_fault(names[i], names[i + 1], len(groups[i + 1]), lua[i].kind,
@@ -236,10 +237,12 @@ class Checker:
                 return why
         if len(groups[-1]) > MAX_LEAF_NATIVE and names:
             return "%d native frames at the leaf" % len(groups[-1])
-        return self.count_fault(names) if whole else None
+        return self.count_fault(names) if whole and GONE not in names else None
 
     def call_fault(self, caller, callee, native, kind, last):
         modes = self.graph.edges.get(caller, {}).get(callee)
+        if GONE in (caller, callee):
+            return None
         if modes is None and last and callee in self.graph.builtins:
             modes = {"vm"}
         if modes is None:
@@ -319,9 +322,13 @@ def read_truth(path):
 
 def compare_truth(checker, stacks, truth):
     """Total variation distance in percent, and the table it comes from."""
-    seen = collections.Counter()
+    seen, owners = collections.Counter(), checker.graph.owners
     for stack in stacks:
-        owner = next((name for name in lua_names(checker, stack) if name in truth), "(other)")
+        names = lua_names(checker, stack)
+        owner = next((name for name in names if name in truth), None)
+        if owner is None and stack.frames[0].kind == "error":
+            owner = next((owners[name] for name in reversed(names) if name in owners), None)
+        owner = owner or "(other)"
         seen[owner] += stack.count
     total, seconds = sum(seen.values()), sum(truth.values())
     rows = [(name, share(truth.get(name, 0), seconds), share(seen[name], total))
@@ -340,7 +347,8 @@ def check_quality(result, stacks, quality, total):
     result.need(quality["whole"] == total - errors, "whole as counted", quality["whole"], total - errors)
     result.need(quality["truncated"] == truncated, "truncated as counted", quality["truncated"], truncated)
     wrong = errors - truncated
-    reasons = sum(n for reason, n in quality["errors"].items() if "truncated" not in reason)
+    reasons = sum(n for reason, n in quality["errors"].items()
+                  if "truncated" not in reason and "gone" not in reason)
     result.need(reasons == wrong, "reasons add up", reasons, wrong)
     for reason, count in quality["errors"].items():
         result.note("  " + reason, count)
@@ -367,10 +375,12 @@ def check_graph(result, checker, stacks, total, max_illegal):
     bad = sum(illegal.values())
     result.need(share(bad, total) <= max_illegal, "illegal stacks", "%d (%.3f %%)" % (bad, share(bad, total)),
                 "<= %g %%" % max_illegal)
+    graph = checker.graph
     result.need(not misnamed, "stacks with wrong names or lines", sum(misnamed.values()), "none")
     for why, count in misnamed.most_common(20):
         result.faults.append("%d x %s" % (count, why))
-    graph = checker.graph
+    result.need(share(inside[GONE], total) <= graph.gone, "with a function that is gone",
+                "%.3f %%" % share(inside[GONE], total), "<= %g %%" % graph.gone)
     if graph.entries:
         result.need(share(native, total) <= graph.native, "without Lua frames",
                     "%.2f %%" % share(native, total), "<= %g %%" % graph.native)
