@@ -117,7 +117,7 @@ static bool read_augmentation(const Dwarf_CIE *from, struct msp_cfi_cie *cie)
 
 static int add_cie(struct reader *r, uint64_t offset, const Dwarf_CIE *from)
 {
-	struct msp_cfi_cie *cie = msp_grow(r->cies, r->cie_count, &r->cie_room, sizeof(*cie));
+	struct msp_cfi_cie *cie = msp_elf_grow(r->cies, r->cie_count, &r->cie_room, sizeof(*cie));
 
 	if (!cie)
 		return MSP_E_NOMEM;
@@ -215,7 +215,7 @@ static int add_fde(struct reader *r, const struct msp_cfi_cie *cie, const uint8_
 		return 0;
 	fde.program = at;
 	fde.program_size = (uint32_t)(end - at);
-	fdes = msp_grow(r->fdes, r->fde_count, &r->fde_room, sizeof(fde));
+	fdes = msp_elf_grow(r->fdes, r->fde_count, &r->fde_room, sizeof(fde));
 	if (!fdes)
 		return MSP_E_NOMEM;
 	r->fdes = fdes;
@@ -228,7 +228,7 @@ static int add_fde(struct reader *r, const struct msp_cfi_cie *cie, const uint8_
 static int add_pending(struct reader *r, const Dwarf_FDE *fde)
 {
 	struct pending *pending =
-		msp_grow(r->pending, r->pending_count, &r->pending_room, sizeof(*pending));
+		msp_elf_grow(r->pending, r->pending_count, &r->pending_room, sizeof(*pending));
 
 	if (!pending)
 		return MSP_E_NOMEM;

@@ -29,7 +29,7 @@ void msp_rows_free(struct msp_rows *rows)
 	free(rows);
 }
 
-void *msp_grow(void *array, uint32_t count, uint32_t *room, size_t size)
+void *msp_elf_grow(void *array, uint32_t count, uint32_t *room, size_t size)
 {
 	uint32_t want = *room ? *room * 2 : 64;
 
@@ -93,7 +93,7 @@ int msp_rows_intern(struct msp_rows *rows, const struct msp_rule *rule)
 	}
 	if (rows->rule_count == MSP_RULES_MAX)
 		return MSP_E_LIMIT;
-	rules = msp_grow(rows->rules, rows->rule_count, &rows->rule_room, sizeof(*rule));
+	rules = msp_elf_grow(rows->rules, rows->rule_count, &rows->rule_room, sizeof(*rule));
 	if (!rules)
 		return MSP_E_NOMEM;
 	rows->rules = rules;
@@ -117,7 +117,7 @@ int msp_rows_add(struct msp_rows *rows, uint32_t addr, uint32_t rule)
 		return 0;
 	if (rows->count == MSP_ROWS_MAX)
 		return MSP_E_LIMIT;
-	grown = msp_grow(rows->rows, rows->count, &rows->room, sizeof(*grown));
+	grown = msp_elf_grow(rows->rows, rows->count, &rows->room, sizeof(*grown));
 	if (!grown)
 		return MSP_E_NOMEM;
 	rows->rows = grown;
@@ -133,7 +133,7 @@ int msp_rows_add_function(struct msp_rows *rows, uint32_t addr)
 	if (rows->function_count && rows->functions[rows->function_count - 1] >= addr)
 		return 0;
 	functions =
-		msp_grow(rows->functions, rows->function_count, &rows->function_room, sizeof(addr));
+		msp_elf_grow(rows->functions, rows->function_count, &rows->function_room, sizeof(addr));
 	if (!functions)
 		return MSP_E_NOMEM;
 	rows->functions = functions;

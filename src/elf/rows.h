@@ -24,7 +24,7 @@ struct msp_rows {
  * Room for one more element of an array that doubles: the array, perhaps
  * elsewhere, or NULL and the old one is as it was.
  */
-void *msp_grow(void *array, uint32_t count, uint32_t *room, size_t size);
+void *msp_elf_grow(void *array, uint32_t count, uint32_t *room, size_t size);
 
 /* More of either is refused with MSP_E_LIMIT: no real file comes near. */
 #define MSP_ROWS_MAX (1u << 27)

@@ -220,7 +220,7 @@ static int add_code(struct msp_image *image, int from, const Elf64_Sym *sym, con
 	    sym->st_shndx == SHN_ABS || addr > UINT32_MAX || mapping_symbol(name) ||
 	    !msp_image_executable(image, addr + image->min_vaddr, &end))
 		return 0;
-	entry = msp_grow(symbols->code, symbols->count, &symbols->room, sizeof(*entry));
+	entry = msp_elf_grow(symbols->code, symbols->count, &symbols->room, sizeof(*entry));
 	if (!entry)
 		return MSP_E_NOMEM;
 	symbols->code = entry;
