@@ -17,8 +17,9 @@ t bash ask moonspy record --engine ''
 t bash ask moonspy record -f ms
 t bash ask moonspy dump --co
 t bash ask moonspy report a.
-for shell in zsh fish; do
-	if command -v $shell >/dev/null; then
-		$shell -n "$completions"/*moonspy${shell#zsh} 2>&1
-	fi
-done
+if command -v zsh >/dev/null; then
+	zsh -n "$completions/_moonspy" 2>&1
+fi
+if command -v fish >/dev/null; then
+	fish -n "$completions/moonspy.fish" 2>&1
+fi
