@@ -134,7 +134,10 @@ static void zsh_option(FILE *out, const struct cli_option *option)
 		snprintf(spelled[1], sizeof(spelled[1]), "-%c", option->letter);
 	for (int i = 0; i < 2 && *spelled[i]; i++) {
 		fprintf(out, " \\\n\t\t\t'%s%s%s[", option->kind == CLI_COUNTER ? "*" : "",
-			spelled[i], !option->arg ? "" : i ? "+" : "=");
+			spelled[i],
+			!option->arg ? ""
+			: i	     ? "+"
+				     : "=");
 		zsh_text(out, option->help);
 		fputc(']', out);
 		zsh_argument(out, option);
