@@ -161,7 +161,7 @@ static struct shared *volatile chain_shared;
 static __attribute__((noinline)) void chain_leaf(void)
 {
 	chain_shared->ready = 1;
-	for (;;)
+	while (!chain_shared->stop)
 		chain_shared->count++;
 }
 
@@ -254,7 +254,7 @@ static __attribute__((noinline)) void dive(struct shared *shared, int depth)
 		return;
 	}
 	__atomic_add_fetch(&shared->count, 1, __ATOMIC_SEQ_CST);
-	for (;;)
+	while (!shared->stop)
 		pause();
 }
 
