@@ -31,6 +31,8 @@ is a set of calls, any other line starts with a keyword.
   own NAME PERCENT      at most this share of samples has NAME as its innermost
                         Lua function: a cut-off callee shows here
   min NAME PERCENT      at least this share of samples holds NAME
+  at FILE LINE NAME     a function that no source file defines, and where it says it is defined
+  misnamed PERCENT      at most this share of samples holds a function under a wrong name or line (0)
   gone PERCENT          at most this share of samples holds a function that was collected
                         before it could be named (0.2)
   owner NAME WORK       samples with NAME count for WORK where the outer frames are cut off
@@ -80,7 +82,7 @@ class Graph:
         self.roots, self.native_roots = [], []
         self.entries, self.builtins = set(), set()
         self.depth, self.when, self.own, self.min = {}, {}, {}, {}
-        self.native, self.gone = 1.0, 0.2
+        self.native, self.gone, self.misnamed = 1.0, 0.2, 0.0
         self.owners = {}
         self.aliases = {}
         self.truncated = False
@@ -156,6 +158,10 @@ class Graph:
             self.min[names[0]] = float(names[1])
         elif word == "native":
             self.native = float(names[0])
+        elif word == "at":
+            self.definitions[(names[0], int(names[1]))] = names[2]
+        elif word == "misnamed":
+            self.misnamed = float(names[0])
         elif word == "gone":
             self.gone = float(names[0])
         elif word == "owner":

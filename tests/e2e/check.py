@@ -155,6 +155,8 @@ class Checker:
         graph = self.graph
         if frame.kind not in LUA_KINDS:
             return graph.aliases.get(frame.name, frame.name), None
+        if frame.name == GONE:
+            return GONE, None
         base = os.path.basename(frame.file or "")
         expected = graph.definitions.get((base, frame.defined))
         if frame.name == "anonymous" and expected and expected.startswith("@"):
@@ -356,7 +358,7 @@ def check_quality(result, stacks, quality, total):
 
 
 def check_graph(result, checker, stacks, total, max_illegal):
-    illegal, misnamed = collections.Counter(), collections.Counter()
+    illegal, misnamed, misnaming = collections.Counter(), collections.Counter(), 0
     samples = {}
     own, inside, native = collections.Counter(), collections.Counter(), 0
     for stack in stacks:
@@ -364,7 +366,9 @@ def check_graph(result, checker, stacks, total, max_illegal):
         if why:
             illegal[why] += stack.count
             samples.setdefault(why, stack)
-        for why in {checker.name(frame)[1] for frame in stack.frames if frame.kind in LUA_KINDS} - {None}:
+        wrong = {checker.name(frame)[1] for frame in stack.frames if frame.kind in LUA_KINDS} - {None, GONE}
+        misnaming += stack.count if wrong else 0
+        for why in wrong:
             misnamed[why] += stack.count
             samples.setdefault(why, stack)
         names = lua_names(checker, stack)
@@ -376,9 +380,11 @@ def check_graph(result, checker, stacks, total, max_illegal):
     result.need(share(bad, total) <= max_illegal, "illegal stacks", "%d (%.3f %%)" % (bad, share(bad, total)),
                 "<= %g %%" % max_illegal)
     graph = checker.graph
-    result.need(not misnamed, "stacks with wrong names or lines", sum(misnamed.values()), "none")
+    result.need(share(misnaming, total) <= graph.misnamed, "with a wrong name or line",
+                "%.2f %%" % share(misnaming, total), "<= %g %%" % graph.misnamed)
     for why, count in misnamed.most_common(20):
-        result.faults.append("%d x %s" % (count, why))
+        if share(misnaming, total) > graph.misnamed:
+            result.faults.append("%d x %s" % (count, why))
     result.need(share(inside[GONE], total) <= graph.gone, "with a function that is gone",
                 "%.3f %%" % share(inside[GONE], total), "<= %g %%" % graph.gone)
     if graph.entries:
