@@ -132,8 +132,8 @@ int msp_rows_add_function(struct msp_rows *rows, uint32_t addr)
 
 	if (rows->function_count && rows->functions[rows->function_count - 1] >= addr)
 		return 0;
-	functions =
-		msp_elf_grow(rows->functions, rows->function_count, &rows->function_room, sizeof(addr));
+	functions = msp_elf_grow(rows->functions, rows->function_count, &rows->function_room,
+				 sizeof(addr));
 	if (!functions)
 		return MSP_E_NOMEM;
 	rows->functions = functions;

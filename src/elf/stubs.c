@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "elf/cfi.h"
+#include "elf/symbols.h"
 #include "moonspy/moonspy.h"
 
 /* A trampoline is looked for in gaps between functions that are more than padding. */
@@ -234,7 +235,12 @@ static int scan_segment(const struct msp_image *image, const struct msp_segment 
 static int signal_trampolines(struct msp_image *image, struct msp_rows *rows)
 {
 	struct msp_rows *found;
+	bool dynamic, defines = msp_symbols_export(image, "sigaction", &dynamic);
 	int err = 0;
+
+	/* The trampoline is where sigaction() is: in a C library or a static program. */
+	if (dynamic && !defines)
+		return 0;
 
 	for (uint32_t i = 0; !err && i < image->segment_count; i++) {
 		if (!image->segments[i].exec)

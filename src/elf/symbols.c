@@ -362,6 +362,31 @@ int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *
 	return 0;
 }
 
+/* The symbol of a source with that name. */
+static bool find_in_source(const struct source *source, const char *name, Elf64_Sym *sym)
+{
+	for (size_t i = 0; get_sym(source, i, sym); i++) {
+		const char *have = defined_name(source, sym);
+
+		if (have && *have == *name && !strcmp(have, name))
+			return true;
+	}
+	return false;
+}
+
+bool msp_symbols_export(struct msp_image *image, const char *name, bool *any)
+{
+	const struct source *source;
+	Elf64_Sym sym;
+
+	*any = false;
+	if (prepare(image))
+		return false;
+	source = get_source(image, SOURCE_DYNSYM);
+	*any = source->syms.size != 0;
+	return find_in_source(source, name, &sym);
+}
+
 int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_symbol *out)
 {
 	Elf64_Sym sym;
@@ -370,20 +395,16 @@ int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_
 	for (int from = 0; !err && from < SOURCE_COUNT; from++) {
 		const struct source *source = get_source(image, from);
 
-		for (size_t i = 0; get_sym(source, i, &sym); i++) {
-			const char *have = defined_name(source, &sym);
-
-			if (!have || *have != *name || strcmp(have, name))
-				continue;
-			free(image->symbols->found);
-			image->symbols->found = display_name(have);
-			if (!image->symbols->found)
-				return MSP_E_NOMEM;
-			out->name = image->symbols->found;
-			out->addr = sym.st_value - source->base;
-			out->size = sym.st_size;
-			return 0;
-		}
+		if (!find_in_source(source, name, &sym))
+			continue;
+		free(image->symbols->found);
+		image->symbols->found = display_name(name);
+		if (!image->symbols->found)
+			return MSP_E_NOMEM;
+		out->name = image->symbols->found;
+		out->addr = sym.st_value - source->base;
+		out->size = sym.st_size;
+		return 0;
 	}
 	return err ? err : MSP_E_NOT_FOUND;
 }

@@ -2,7 +2,13 @@
 #ifndef MSP_ELF_SYMBOLS_H
 #define MSP_ELF_SYMBOLS_H
 
+#include <stdbool.h>
+
+struct msp_image;
 struct msp_symbols;
+
+/* Whether .dynsym defines a name; *any tells whether there is a .dynsym. */
+bool msp_symbols_export(struct msp_image *image, const char *name, bool *any);
 
 void msp_symbols_free(struct msp_symbols *symbols);
 

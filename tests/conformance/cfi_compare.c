@@ -13,12 +13,30 @@
 
 #include "cfi_compare.h"
 
-const int compared_regs[COMPARED_COUNT] = {MSP_X64_RA,	MSP_X64_RSP, MSP_X64_RBX, MSP_X64_RBP,
-					   MSP_X64_R12, MSP_X64_R13, MSP_X64_R14, MSP_X64_R15};
+const struct cpu cpu_x64 = {
+	.pc = 16,
+	.sp = 7,
+	.ra_column = 16,
+	.slots = 7,
+	.slot_regs = {16, 3, 6, 12, 13, 14, 15},
+	.kept = 0xf0c8, /* rbx rbp rsp r12..r15 */
+};
 
-static const int slot_regs[] = {MSP_X64_RA,  MSP_X64_RBX, MSP_X64_RBP, MSP_X64_R12,
-				MSP_X64_R13, MSP_X64_R14, MSP_X64_R15};
-#define SLOTS (sizeof(slot_regs) / sizeof(slot_regs[0]))
+const struct cpu cpu_arm64 = {
+	.pc = 32,
+	.sp = 31,
+	.ra_column = 30,
+	.slots = 12,
+	.slot_regs = {32, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29},
+	.kept = 0xbff80000, /* x19..x29 sp */
+};
+
+int compared_reg(const struct cpu *cpu, int i)
+{
+	if (i == 0)
+		return cpu->sp;
+	return i <= cpu->slots ? cpu->slot_regs[i - 1] : -1;
+}
 
 uint64_t random_number(void)
 {
@@ -55,7 +73,7 @@ const struct msp_rule *rule_at(const struct msp_unwind_table *table, uint64_t ad
 static bool get(const struct regs *regs, int reg, uint64_t *value)
 {
 	*value = regs->value[reg];
-	return regs->known >> reg & 1;
+	return has_reg(regs, reg);
 }
 
 static enum step_result step_signal(const struct regs *in, read_word_fn read, void *ctx,
@@ -97,8 +115,28 @@ static bool rule_cfa(const struct msp_rule *rule, const struct regs *in, uint64_
 	}
 }
 
-enum step_result step_by_rule(const struct msp_rule *rule, const struct regs *in, uint64_t pc,
-			      read_word_fn read, void *ctx, struct regs *out)
+/* The return address: saved, in a register that the rule names, or still in arm64's x30. */
+static void step_pc(const struct cpu *cpu, const struct msp_rule *rule, const struct regs *in,
+		    uint64_t cfa, read_word_fn read, void *ctx, struct regs *out)
+{
+	int off = rule->saved[MSP_SLOT_RA], from = -1;
+	bool known = false;
+
+	if (rule->cfa_kind == MSP_CFA_RA_REG)
+		from = off;
+	else if (off == MSP_SAVED_SAME && cpu->ra_column != cpu->pc)
+		from = cpu->ra_column;
+	else if (off != MSP_SAVED_SAME && off != MSP_SAVED_UNDEFINED)
+		known = read(ctx, cfa + (uint64_t)(int64_t)off, &out->value[cpu->pc]);
+	if (from >= 0)
+		known = get(in, from, &out->value[cpu->pc]);
+	if (known)
+		out->known |= 1ull << cpu->pc;
+}
+
+enum step_result step_by_rule(const struct cpu *cpu, const struct msp_rule *rule,
+			      const struct regs *in, uint64_t pc, read_word_fn read, void *ctx,
+			      struct regs *out)
 {
 	uint64_t base, cfa;
 
@@ -111,27 +149,26 @@ enum step_result step_by_rule(const struct msp_rule *rule, const struct regs *in
 	case MSP_CFA_UNSUPPORTED:
 		return STEP_UNSUPPORTED;
 	case MSP_CFA_SIGNAL:
-		return step_signal(in, read, ctx, out);
+		return cpu == &cpu_x64 ? step_signal(in, read, ctx, out) : STEP_UNSUPPORTED;
 	}
 	if (!rule_cfa(rule, in, pc, read, ctx, &base, &cfa))
 		return STEP_FAILED;
-	out->known &= 0xf0c8; /* rbx rbp rsp r12..r15: what a function keeps */
-	for (size_t i = 0; i < SLOTS; i++) {
-		int reg = slot_regs[i], off = rule->saved[i];
-		uint64_t from = rule->cfa_kind == MSP_CFA_DEREF_FRAME && i ? base : cfa;
+	out->known &= cpu->kept;
+	for (int i = 1; i < cpu->slots; i++) {
+		int reg = cpu->slot_regs[i], off = rule->saved[i];
+		uint64_t from = rule->cfa_kind == MSP_CFA_DEREF_FRAME ? base : cfa;
 
-		if (off == MSP_SAVED_SAME && i)
+		if (off == MSP_SAVED_SAME)
 			continue;
-		out->known &= ~(1u << reg);
-		if (i == MSP_SLOT_RA && rule->cfa_kind == MSP_CFA_RA_REG)
-			out->known |= (uint32_t)get(in, off, &out->value[reg]) << reg;
-		else if (off != MSP_SAVED_UNDEFINED && off != MSP_SAVED_SAME &&
-			 read(ctx, from + (uint64_t)(int64_t)off, &out->value[reg]))
-			out->known |= 1u << reg;
+		out->known &= ~(1ull << reg);
+		if (off != MSP_SAVED_UNDEFINED &&
+		    read(ctx, from + (uint64_t)(int64_t)off, &out->value[reg]))
+			out->known |= 1ull << reg;
 	}
-	out->value[MSP_X64_RSP] = cfa;
-	out->known |= 1u << MSP_X64_RSP;
-	return out->known >> MSP_X64_RA & 1 ? STEP_OK : STEP_FAILED;
+	step_pc(cpu, rule, in, cfa, read, ctx, out);
+	out->value[cpu->sp] = cfa;
+	out->known |= 1ull << cpu->sp;
+	return has_reg(out, cpu->pc) ? STEP_OK : STEP_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -140,6 +177,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	bad = compare_static(argc > 1 ? atoi(argv[1]) : 20000);
+	bad += measure_speed();
 	bad += compare_dynamic(dirname(argv[0]), argc > 2 ? atof(argv[2]) : 7.0);
 	printf("unexplained differences: %d\n", bad);
 	return bad != 0;

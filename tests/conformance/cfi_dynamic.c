@@ -149,11 +149,11 @@ static int on_frame(Dwfl_Frame *state, void *arg)
 	if (!dwfl_frame_pc(state, &frame->regs.value[MSP_X64_RA], &frame->exact))
 		return DWARF_CB_ABORT;
 	frame->regs.known = 1u << MSP_X64_RA;
-	for (int i = 1; i < COMPARED_COUNT; i++) {
-		if (dwfl_frame_reg(state, (unsigned)compared_regs[i], &value))
+	for (int i = 0, reg; (reg = compared_reg(&cpu_x64, i)) >= 0; i++) {
+		if (reg == MSP_X64_RA || dwfl_frame_reg(state, (unsigned)reg, &value))
 			continue;
-		frame->regs.value[compared_regs[i]] = value;
-		frame->regs.known |= 1u << compared_regs[i];
+		frame->regs.value[reg] = value;
+		frame->regs.known |= 1u << reg;
 	}
 	return ++stack->count == FRAMES_MAX ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
@@ -201,18 +201,17 @@ static void compare_step(struct session *s, int i, const struct regs *caller)
 	bool rbx_default = false;
 	char text[64];
 
-	if (!eh || step_by_libdw(eh, NULL, pc - bias, &frame->regs, read_process, s, &theirs,
-				 &rbx_default) != STEP_OK)
+	if (!eh || step_by_libdw(&cpu_x64, eh, NULL, pc - bias, &frame->regs, read_process, s,
+				 &theirs, &rbx_default) != STEP_OK)
 		return;
 	s->steps++;
 	s->rbx_default += rbx_default;
-	for (int r = 0; r < COMPARED_COUNT; r++) {
-		int reg = compared_regs[r];
+	for (int r = 0, reg; (reg = compared_reg(&cpu_x64, r)) >= 0; r++) {
 
-		if (!(theirs.known >> reg & 1))
+		if (!has_reg(&theirs, reg))
 			continue;
 		s->registers++;
-		if (caller->known >> reg & 1 && caller->value[reg] == theirs.value[reg])
+		if (has_reg(caller, reg) && caller->value[reg] == theirs.value[reg])
 			continue;
 		snprintf(text, sizeof(text), "DIFFERENT register %d of the caller", reg);
 		count_difference(s, i, text);
@@ -230,9 +229,9 @@ static void walk_ours(struct session *s)
 		const struct map *map = find_map(s, look);
 		const struct msp_rule *rule = map ? rule_at(map->table, look - map->base) : NULL;
 
-		stack->end =
-			rule ? step_by_rule(rule, &frame->regs, pc, read_process, s, &frame[1].regs)
-			     : STEP_NO_RULE;
+		stack->end = rule ? step_by_rule(&cpu_x64, rule, &frame->regs, pc, read_process, s,
+						 &frame[1].regs)
+				  : STEP_NO_RULE;
 		if (stack->end != STEP_OK)
 			return;
 		frame[1].exact = rule->cfa_kind == MSP_CFA_SIGNAL;
@@ -296,13 +295,12 @@ static void compare_stacks(struct session *s)
 		const struct regs *we = &ours->frames[i].regs, *they = &theirs->frames[i].regs;
 
 		s->frames++;
-		for (int r = 0; r < COMPARED_COUNT; r++) {
-			int reg = compared_regs[r];
+		for (int r = 0, reg; (reg = compared_reg(&cpu_x64, r)) >= 0; r++) {
 
-			if (!(they->known >> reg & 1))
+			if (!has_reg(they, reg))
 				continue;
 			s->registers++;
-			if (we->known >> reg & 1 && we->value[reg] == they->value[reg])
+			if (has_reg(we, reg) && we->value[reg] == they->value[reg])
 				continue;
 			snprintf(text, sizeof(text), "DIFFERENT register %d", reg);
 			count_difference(s, i, text);

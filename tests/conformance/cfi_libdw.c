@@ -8,6 +8,7 @@
 #include "cfi_compare.h"
 
 struct machine {
+	const struct cpu *cpu;
 	const struct regs *in;
 	read_word_fn read;
 	void *ctx;
@@ -19,7 +20,7 @@ struct machine {
 
 static bool push_register(struct machine *m, uint64_t reg, uint64_t offset)
 {
-	if (reg >= REG_COUNT || !(m->in->known >> reg & 1))
+	if (reg >= REG_COUNT || !has_reg(m->in, (int)reg))
 		return false;
 	m->stack[m->depth++] = m->in->value[reg] + offset;
 	return true;
@@ -133,33 +134,34 @@ static enum said register_of(struct machine *m, Dwarf_Frame *frame, int reg, uin
 static bool restore(struct machine *m, Dwarf_Frame *frame, int reg, struct regs *out,
 		    bool *rbx_default)
 {
+	int column = reg == m->cpu->pc ? m->cpu->ra_column : reg;
 	uint64_t value;
 
-	switch (register_of(m, frame, reg, &out->value[reg])) {
+	switch (register_of(m, frame, column, &out->value[reg])) {
 	case SAID_VALUE:
-		out->known |= 1u << reg;
+		out->known |= 1ull << reg;
 		return true;
 	case SAID_UNDEFINED:
 		/* No function keeps rax: only a mixed up table says so. */
-		if (reg != MSP_X64_RBX ||
+		if (m->cpu != &cpu_x64 || reg != MSP_X64_RBX ||
 		    register_of(m, frame, MSP_X64_RAX, &value) == SAID_UNDEFINED)
 			return true;
 		*rbx_default = true;
 		/* fall through */
 	case SAID_SAME:
-		out->value[reg] = m->in->value[reg];
-		out->known |= m->in->known & 1u << reg;
+		out->value[reg] = m->in->value[column];
+		out->known |= (uint64_t)has_reg(m->in, column) << reg;
 		return true;
 	default:
 		return false;
 	}
 }
 
-enum step_result step_by_libdw(Dwarf_CFI *eh, Dwarf_CFI *debug, uint64_t addr,
-			       const struct regs *in, read_word_fn read, void *ctx,
+enum step_result step_by_libdw(const struct cpu *cpu, Dwarf_CFI *eh, Dwarf_CFI *debug,
+			       uint64_t addr, const struct regs *in, read_word_fn read, void *ctx,
 			       struct regs *out, bool *rbx_default)
 {
-	struct machine m = {.in = in, .read = read, .ctx = ctx};
+	struct machine m = {.cpu = cpu, .in = in, .read = read, .ctx = ctx};
 	enum step_result result = STEP_OK;
 	Dwarf_Frame *frame = NULL;
 	Dwarf_Op *ops;
@@ -171,10 +173,10 @@ enum step_result step_by_libdw(Dwarf_CFI *eh, Dwarf_CFI *debug, uint64_t addr,
 		return STEP_NO_RULE;
 	if (!dwarf_frame_cfa(frame, &ops, &count) && count && !evaluate(&m, ops, count, &m.cfa))
 		result = STEP_UNSUPPORTED;
-	for (int i = 0; i < COMPARED_COUNT; i++)
-		if (!restore(&m, frame, compared_regs[i], out, rbx_default))
+	for (int i = 0; compared_reg(cpu, i) >= 0; i++)
+		if (!restore(&m, frame, compared_reg(cpu, i), out, rbx_default))
 			result = STEP_UNSUPPORTED;
-	if (result == STEP_OK && !(out->known >> MSP_X64_RA & 1))
+	if (result == STEP_OK && !has_reg(out, cpu->pc))
 		result = STEP_END;
 	free(frame);
 	return result;

@@ -14,6 +14,7 @@
 #include "cfi_compare.h"
 
 struct file {
+	const struct cpu *cpu;
 	const char *path;
 	struct msp_image *image;
 	const struct msp_unwind_table *table;
@@ -50,9 +51,8 @@ static bool same_registers(const struct file *file, uint64_t addr, const struct 
 {
 	bool same = true, lost = false;
 
-	for (int i = 0; i < COMPARED_COUNT; i++) {
-		int reg = compared_regs[i];
-		uint32_t we = ours->known & 1u << reg, they = theirs->known & 1u << reg;
+	for (int i = 0, reg; (reg = compared_reg(file->cpu, i)) >= 0; i++) {
+		uint64_t we = ours->known & 1ull << reg, they = theirs->known & 1ull << reg;
 		char text[128];
 
 		if (we == they && (!we || ours->value[reg] == theirs->value[reg]))
@@ -81,11 +81,11 @@ static void compare_at(const struct file *file, uint64_t addr, struct tally *tal
 
 	for (int i = 0; i < REG_COUNT; i++)
 		in.value[i] = random_number() << 13 & ~7ull;
-	in.known = 0x1ffff;
-	in.value[MSP_X64_RA] = addr;
-	we = step_by_rule(rule, &in, addr, hash_memory, NULL, &ours);
-	they = step_by_libdw(file->eh, file->debug, addr, &in, hash_memory, NULL, &theirs,
-			     &rbx_default);
+	in.known = (1ull << REG_COUNT) - 1;
+	in.value[file->cpu->pc] = addr;
+	we = step_by_rule(file->cpu, rule, &in, addr, hash_memory, NULL, &ours);
+	they = step_by_libdw(file->cpu, file->eh, file->debug, addr, &in, hash_memory, NULL,
+			     &theirs, &rbx_default);
 	tally->rbx_default += rbx_default;
 	tally->compared++;
 	if (we == STEP_NO_RULE && they == STEP_NO_RULE) {
@@ -116,6 +116,7 @@ static bool open_file(struct file *file, const char *path)
 	file->image = open_image(path);
 	if (fd < 0 || !file->image || msp_image_unwind(file->image, &file->table))
 		return false;
+	file->cpu = msp_image_arch(file->image) == MSP_ARCH_ARM64 ? &cpu_arm64 : &cpu_x64;
 	elf_version(EV_CURRENT);
 	file->base = msp_image_min_vaddr(file->image);
 	file->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -198,6 +199,9 @@ int compare_static(int per_file)
 					    "/lib/x86_64-linux-gnu/libcrypto.so.3",
 					    "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
 					    "/usr/bin/gdb",
+					    "/usr/aarch64-linux-gnu/lib/libc.so.6",
+					    "/usr/aarch64-linux-gnu/lib/libstdc++.so.6",
+					    "/usr/aarch64-linux-gnu/lib/libgcc_s.so.1",
 					    "/usr/bin/perl"};
 	int bad = 0;
 
