@@ -123,6 +123,23 @@ static void forbid_index(struct msp_lj_names *names)
 	names->index.credit_time = UINT64_MAX;
 }
 
+/* As the hosts do it: with the build that was found in the program. */
+static void test_definitions_of_build(void **state)
+{
+	struct msp_image *image;
+	struct msp_lj_build *build = lua_build(&lua, &image);
+	struct msp_lj_names *names = msp_lj_names_new(build, &lua.mem, 0);
+	int seen;
+
+	(void)state;
+	assert_non_null(names);
+	assert_int_equal(check_all(names, &seen), 0);
+	assert_int_equal(seen, expected_count());
+	msp_lj_names_free(names);
+	msp_lj_build_free(build);
+	msp_image_close(image);
+}
+
 /* With the caller only: what the main chunk calls is defined in it. */
 static void test_definition_in_caller(void **state)
 {
@@ -206,7 +223,7 @@ static void test_gone(void **state)
 /* Opcodes of a generation that is not known: no definition rather than a wrong one. */
 static void test_unknown_opcodes(void **state)
 {
-	struct msp_lj_layout layout = debian_layout;
+	struct msp_lj_layout layout = lua_layout;
 	const struct msp_lj_function *fn;
 	struct msp_lj_names *names;
 
@@ -232,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_definitions_indexed),
 		cmocka_unit_test(test_definitions_near),
+		cmocka_unit_test(test_definitions_of_build),
 		cmocka_unit_test(test_definition_in_caller),
 		cmocka_unit_test(test_cached),
 		cmocka_unit_test(test_improves),

@@ -56,13 +56,13 @@ static void test_sites(void **state)
 		"visible", "floor", "global_function", NULL};
 	const struct msp_proto *found = at_line(9);
 	struct msp_bc_view view = {
-		.layout = &debian_layout, .mem = &lua.mem, .set = msp_bc_set_find(&debian_layout)};
+		.layout = &lua_layout, .mem = &lua.mem, .set = msp_bc_set_find(&lua_layout)};
 	struct msp_proto pt;
 	size_t calls = 0;
 
 	(void)state;
 	assert_non_null(found);
-	assert_int_equal(msp_proto_read(&debian_layout, &lua.mem, found->addr, &pt), 0);
+	assert_int_equal(msp_proto_read(&lua_layout, &lua.mem, found->addr, &pt), 0);
 	view.pt = &pt;
 	for (uint32_t pos = 1; pos < pt.sizebc; pos++) {
 		struct msp_bc_ins ins = msp_view_ins(&view, pos);
@@ -88,11 +88,11 @@ static void test_sites(void **state)
 static uint32_t call_pos(int n)
 {
 	const struct msp_proto *found = at_line(9);
-	const struct msp_bc_set *set = msp_bc_set_find(&debian_layout);
+	const struct msp_bc_set *set = msp_bc_set_find(&lua_layout);
 	struct msp_proto pt;
 	uint32_t result = 0;
 
-	assert_int_equal(msp_proto_read(&debian_layout, &lua.mem, found->addr, &pt), 0);
+	assert_int_equal(msp_proto_read(&lua_layout, &lua.mem, found->addr, &pt), 0);
 	for (uint32_t pos = 1; pos < pt.sizebc && !result; pos++)
 		if (msp_bc_is_call(msp_bc_decode(set, msp_proto_ins(&pt, pos)).op) && n-- == 0)
 			result = pos;

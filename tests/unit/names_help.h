@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,38 +26,8 @@
 #include "moonspy/moonspy.h"
 #include "unwind/ident.h"
 
-/* Debian bookworm's LuaJIT 2.1.0~beta3+git20220320, x86-64. */
-static const struct msp_lj_layout debian_layout = {
-	.abi = MSP_LJ_LAYOUT_ABI,
-	.arch = MSP_ARCH_X86_64,
-	.gc64 = 1,
-	.fr2 = 1,
-	.jit = 1,
-	.bc_funcf = 89,
-	.bc_funccw = 96,
-	.gc_gct = 9,
-	.fn_ffid = 10,
-	.fn_pc = 32,
-	.pt_size = 104,
-	.pt_numparams = 10,
-	.pt_framesize = 11,
-	.pt_sizebc = 12,
-	.pt_k = 32,
-	.pt_sizekgc = 48,
-	.pt_sizekn = 52,
-	.pt_sizept = 56,
-	.pt_sizeuv = 60,
-	.pt_flags = 61,
-	.pt_trace = 62,
-	.pt_chunkname = 64,
-	.pt_firstline = 72,
-	.pt_numline = 76,
-	.pt_lineinfo = 80,
-	.pt_uvinfo = 88,
-	.pt_varinfo = 96,
-	.str_len = 20,
-	.str_data = 24,
-};
+/* As found in the luajit that the tests run. */
+static struct msp_lj_layout lua_layout;
 
 #define PROTOS_MAX 200000
 
@@ -100,10 +71,27 @@ static inline bool lua_ready(struct lua *lua)
 	return false;
 }
 
+/* Fills in lua_layout; returns the build, to be freed by the caller, with its image in *image. */
+static inline struct msp_lj_build *lua_build(struct lua *lua, struct msp_image **image)
+{
+	struct msp_lj_build *build;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)lua->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(msp_image_open_fd(fd, NULL, image), 0);
+	assert_int_equal(msp_lj_build_find(*image, &build), 0);
+	lua_layout = *msp_lj_build_layout(build);
+	return build;
+}
+
 /* Starts luajit; the arguments end with NULL. */
 static inline void lua_start(struct lua *lua, const char *const *args)
 {
 	const char *argv[16] = {"luajit"};
+	struct msp_image *image;
 	int in[2], out[2];
 
 	memset(lua, 0, sizeof(*lua));
@@ -128,6 +116,8 @@ static inline void lua_start(struct lua *lua, const char *const *args)
 	lua->out = out[0];
 	lua->mem = (struct msp_memory){lua_read, lua};
 	assert_true(lua_ready(lua));
+	msp_lj_build_free(lua_build(lua, &image));
+	msp_image_close(image);
 }
 
 static inline void lua_line(struct lua *lua)
@@ -171,7 +161,7 @@ static inline void lua_ranges(struct lua *lua)
 /* All prototypes in a range that look alive. */
 static inline void lua_scan(struct lua *lua, uint64_t start, uint64_t end)
 {
-	size_t size = end - start, head = debian_layout.pt_size;
+	size_t size = end - start, head = lua_layout.pt_size;
 	_Alignas(8) uint8_t header[MSP_PROTO_HEADER_MAX] = {0};
 	uint8_t *data = malloc(size);
 
@@ -182,7 +172,7 @@ static inline void lua_scan(struct lua *lua, uint64_t start, uint64_t end)
 	}
 	for (size_t off = 0; off + head <= size && lua->protos < PROTOS_MAX; off += 8) {
 		memcpy(header, data + off, head);
-		if (!msp_proto_parse(&debian_layout, header, start + off, &lua->proto[lua->protos]))
+		if (!msp_proto_parse(&lua_layout, header, start + off, &lua->proto[lua->protos]))
 			lua->protos++;
 	}
 	free(data);
@@ -203,7 +193,7 @@ static inline void lua_look(struct lua *lua)
 /* A names object for it, with all ranges or with none. */
 static inline struct msp_lj_names *lua_names(struct lua *lua, bool ranges)
 {
-	struct msp_lj_names *names = msp_lj_names_new_layout(&debian_layout, &lua->mem, 0);
+	struct msp_lj_names *names = msp_lj_names_new_layout(&lua_layout, &lua->mem, 0);
 
 	assert_non_null(names);
 	for (int i = 0; ranges && i < lua->ranges; i++)
@@ -218,8 +208,7 @@ static inline bool lua_is_chunk(struct lua *lua, const struct msp_proto *pt, con
 	char buf[512];
 	uint32_t len;
 
-	return !msp_lj_string_read(&debian_layout, &lua->mem, pt->chunkname, buf, sizeof(buf),
-				   &len) &&
+	return !msp_lj_string_read(&lua_layout, &lua->mem, pt->chunkname, buf, sizeof(buf), &len) &&
 	       !strcmp(buf, chunk);
 }
 
