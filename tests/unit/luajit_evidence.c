@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Evidence from code on Debian's two LuaJIT binaries: every field, names, time. */
+#include "luajit_help.h"
+
+/*
+ * Debian bookworm, 2.1.0~beta3+git20220320, amd64. Obtained from the debug
+ * information (gdb ptype /o) of a build of the same source with the same
+ * options, and from the opcode numbers of that build.
+ */
+static const struct {
+	enum msp_lj_field field;
+	int64_t value;
+} truth[] = {
+#define T(name, value) \
+	{ \
+		MSP_LJ_FIELD_##name, value \
+	}
+	T(arch, MSP_ARCH_X86_64),
+	T(gc64, 1),
+	T(fr2, 1),
+	T(jit, 1),
+	T(reg_dispatch, MSP_X64_R14),
+	T(reg_base, MSP_X64_RDX),
+	T(reg_pc, MSP_X64_RBX),
+	T(reg_l, MSP_REG_NONE),
+	T(bc_funcf, 89),
+	T(bc_funccw, 96),
+	T(dualnum, 0),
+	T(cframe_size, 80),
+	T(cf_L, 16),
+	T(cf_PC, 24),
+	T(cf_prev, 32),
+	T(dispatch_to_g, 3968),
+	T(g_to_J, 728),
+	T(g_mainthref, 192),
+	T(g_cur_L, 368),
+	T(g_jit_base, 376),
+	T(g_vmstate, 184),
+	T(g_strempty, 120),
+	T(J_trace, 384),
+	T(J_sizetrace, 396),
+	T(gc_gct, 9),
+	T(L_glref, 16),
+	T(L_base, 32),
+	T(L_top, 40),
+	T(L_maxstack, 48),
+	T(L_stack, 56),
+	T(L_cframe, 80),
+	T(L_stacksize, 88),
+	T(L_status, 11),
+	T(fn_ffid, 10),
+	T(fn_pc, 32),
+	T(fn_cfunc, 40),
+	T(pt_size, 104),
+	T(pt_numparams, 10),
+	T(pt_framesize, 11),
+	T(pt_sizebc, 12),
+	T(pt_k, 32),
+	T(pt_sizekgc, 48),
+	T(pt_sizekn, 52),
+	T(pt_sizept, 56),
+	T(pt_sizeuv, 60),
+	T(pt_flags, 61),
+	T(pt_trace, 62),
+	T(pt_chunkname, 64),
+	T(pt_firstline, 72),
+	T(pt_numline, 76),
+	T(pt_lineinfo, 80),
+	T(pt_uvinfo, 88),
+	T(pt_varinfo, 96),
+	T(str_len, 20),
+	T(str_data, 24),
+	T(T_nsnap, 10),
+	T(T_nsnapmap, 44),
+	T(T_nins, 12),
+	T(T_nk, 40),
+	T(T_ir, 32),
+	T(T_snap, 48),
+	T(T_snapmap, 56),
+	T(T_startpt, 64),
+	T(T_startpc, 72),
+	T(T_szmcode, 84),
+	T(T_mcode, 88),
+	T(T_mcloop, 96),
+	T(T_spadjust, 102),
+	T(T_traceno, 104),
+	T(T_link, 106),
+	T(T_root, 108),
+	T(T_linktype, 116),
+	T(snap_size, 12),
+	T(snap_mapofs, 0),
+	T(snap_ref, 4),
+	T(snap_mcofs, 6),
+	T(snap_nslots, 8),
+	T(snap_nent, 10),
+#undef T
+};
+
+static void check_layout(const struct msp_lj_build *build)
+{
+	for (size_t i = 0; i < sizeof(truth) / sizeof(truth[0]); i++) {
+		int64_t value = msp_lj_field_get(msp_lj_build_layout(build), truth[i].field);
+
+		if (value != truth[i].value)
+			fail_msg("%s is %ld, not %ld", msp_lj_field_name(truth[i].field),
+				 (long)value, (long)truth[i].value);
+	}
+}
+
+static unsigned int count_source(const struct msp_lj_build *build, const char *source)
+{
+	const struct msp_lj_evidence *e;
+	size_t n = msp_lj_build_evidence(build, &e);
+	unsigned int count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += e[i].found && strcmp(e[i].source, source) == 0;
+	return count;
+}
+
+static void check_binary(const char *path)
+{
+	const struct msp_unwind_table *table;
+	const struct msp_lj_vm_rows *rows;
+	struct msp_lj_build *build;
+	struct msp_image *image;
+	double start;
+
+	if (!have_file(path)) {
+		print_message("%s is not installed\n", path);
+		skip();
+	}
+	assert_int_equal(open_image(path, &image), 0);
+	assert_int_equal(msp_image_unwind(image, &table), 0);
+	start = cpu_ms();
+	assert_int_equal(msp_lj_build_find(image, &build), 0);
+	start = cpu_ms() - start;
+	rows = msp_lj_build_vm_rows(build);
+	print_message(
+		"%s: %.1f ms of CPU; evidence: %u from code, %u constants; VM block 0x%x to 0x%x, "
+		"%u of %u instructions reached, %u rows, %u rules\n",
+		path, start, count_source(build, "code"), count_source(build, "constant"),
+		build->layout.vm_start, build->layout.vm_end, rows->reached, rows->instructions,
+		rows->row_count, rows->rule_count);
+	assert_true(start < 200);
+	assert_string_equal(msp_lj_build_version(build), "LuaJIT 2.1.0-beta3");
+	check_layout(build);
+	assert_true(rows->reached + 8 >= rows->instructions);
+	msp_lj_build_free(build);
+	msp_image_close(image);
+}
+
+static void test_program(void **state)
+{
+	(void)state;
+	check_binary(LUAJIT);
+}
+
+static void test_library(void **state)
+{
+	(void)state;
+	check_binary(LIBLUAJIT);
+}
+
+/* Programs without LuaJIT, among them this test, which knows all its names. */
+static void test_others(void **state)
+{
+	static const char *const paths[] = {"/proc/self/exe", "/bin/sh", "/usr/bin/python3",
+					    "/lib/x86_64-linux-gnu/libc.so.6"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		struct msp_lj_build *build;
+		struct msp_image *image;
+
+		if (open_image(paths[i], &image) != 0)
+			continue;
+		assert_int_equal(msp_lj_build_find(image, &build), MSP_E_NO_LUAJIT);
+		assert_null(build);
+		msp_image_close(image);
+	}
+}
+
+/* The rows go into the image's own table. */
+static void test_overlay(void **state)
+{
+	const struct msp_lj_vm_rows *rows;
+	const struct msp_lj_layout *l;
+	struct msp_lj_build *build;
+	struct msp_image *image;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	assert_int_equal(open_image(LUAJIT, &image), 0);
+	assert_int_equal(msp_lj_build_find(image, &build), 0);
+	rows = msp_lj_build_vm_rows(build);
+	l = msp_lj_build_layout(build);
+	assert_int_equal(rows->rows[0].addr, l->vm_start);
+	for (uint32_t i = 1; i < rows->row_count; i++) {
+		assert_true(rows->rows[i].addr > rows->rows[i - 1].addr);
+		assert_true(rows->rows[i].addr < l->vm_end);
+		assert_true(rows->rows[i].rule < rows->rule_count);
+	}
+	assert_int_equal(rows->rules[0].cfa_kind, MSP_CFA_NONE);
+	assert_int_equal(msp_image_overlay(image, l->vm_start, l->vm_end, rows->rows,
+					   rows->row_count, rows->rules, rows->rule_count),
+			 0);
+	msp_lj_build_free(build);
+	msp_image_close(image);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_program),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_overlay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

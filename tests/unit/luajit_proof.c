@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/* The proof on a live LuaJIT: it holds, and each field made wrong breaks it. */
+#include "luajit_help.h"
+
+/*
+ * Objects of every kind that the proof looks at: nested and variadic
+ * functions, upvalues, constants, root and side traces, loops, links.
+ */
+static const char workload[] =
+	"local floor = math.floor\n"
+	"local function fib(n) if n < 2 then return n end return fib(n-1) + fib(n-2) end\n"
+	"local up1, up2, up3 = 1, 2.5, 'x'\n"
+	"local function variadic(...)\n"
+	"  local a, b = ...\n"
+	"  return select('#', ...) + (a or 0) + up1\n"
+	"end\n"
+	"local Class = {}\n"
+	"Class.__index = Class\n"
+	"function Class.new(x)\n"
+	"  return setmetatable({x = x}, Class)\n"
+	"end\n"
+	"function Class:add(y, z)\n"
+	"  self.x = self.x + y * up2 + z\n"
+	"  return self\n"
+	"end\n"
+	"local function nest(a)\n"
+	"  local function inner(b)\n"
+	"    local function innermost(c)\n"
+	"      return a + b + c\n"
+	"    end\n"
+	"    return innermost(b * 3.25)\n"
+	"  end\n"
+	"  return inner(a)\n"
+	"end\n"
+	"local function work()\n"
+	"  local t, o = {}, Class.new(1)\n"
+	"  for i = 1, 300 do\n"
+	"    if i % 3 == 0 then t[i] = i elseif i % 5 == 0 then t[i] = floor(i / 7) else t[i] = i "
+	"* 1.5 end\n"
+	"    o:add(i, 1):add(2, i)\n"
+	"  end\n"
+	"  local s = 0\n"
+	"  for i, v in ipairs(t) do s = s + v end\n"
+	"  for k, v in pairs(t) do s = s + k end\n"
+	"  local i = 0\n"
+	"  while i < 200 do i = i + 1; s = s + nest(i) % 7 end\n"
+	"  repeat i = i - 1; s = s + variadic(i, 2, 3) until i == 0\n"
+	"  return s + fib(15)\n"
+	"end\n"
+	"for i = 1, 50 do work() end\n"
+	"io.write('ready\\n'); io.flush()\n"
+	"local co = coroutine.wrap(function() while true do work() coroutine.yield() end end)\n"
+	"while true do work() co() end\n";
+
+static void show(const struct msp_lj_proof *proof)
+{
+	static const char *const text[] = {
+#define _(id, about) about,
+		MSP_LJ_CHECKS(_)
+#undef _
+	};
+	static const char *const result[] = {"passed", "FAILED", "not run"};
+
+	for (int i = 0; i < MSP_LJ_CHECK_COUNT; i++)
+		print_message("  %-7s %s%s%s\n", result[proof->check[i].result], text[i],
+			      proof->check[i].detail[0] ? ": " : "", proof->check[i].detail);
+}
+
+static void prove_all(const char *option)
+{
+	struct lua_child c;
+	struct msp_lj_proof proof;
+	double start;
+	int proved = 0;
+
+	lua_start(&c, workload, option);
+	lua_attach(&c);
+	assert_int_equal(c.g_count, 1);
+	start = cpu_ms();
+	for (int i = 0; i < 200; i++) {
+		if (msp_lj_prove(c.build, msp_process_memory(c.process), c.base, c.g[0], &proof) ==
+		    0)
+			proved++;
+		else
+			show(&proof);
+	}
+	print_message("running, %s: %d of 200 proofs, %.2f ms each\n", option, proved,
+		      (cpu_ms() - start) / 200);
+	show(&proof);
+	assert_int_equal(proved, 200);
+	lua_stop(&c);
+}
+
+static void test_running(void **state)
+{
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	prove_all("-jon");
+	prove_all("-joff");
+}
+
+/* A VM that did nothing yet has little to prove, but nothing wrong either. */
+static void test_idle(void **state)
+{
+	struct lua_child c;
+	struct msp_lj_proof proof;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	lua_start(&c, "io.write('ready\\n') io.flush() io.read()", "-jon");
+	lua_attach(&c);
+	assert_int_equal(c.g_count, 1);
+	if (msp_lj_prove(c.build, msp_process_memory(c.process), c.base, c.g[0], &proof) != 0) {
+		show(&proof);
+		fail();
+	}
+	lua_stop(&c);
+}
+
+/* Everything but the code's evidence, which would reject any change by itself. */
+static bool rejected_by_memory(struct lua_child *c, enum msp_lj_check *by)
+{
+	struct msp_lj_proof proof;
+
+	msp_lj_prove(c->build, msp_process_memory(c->process), c->base, c->g[0], &proof);
+	for (int i = 0; i < MSP_LJ_CHECK_EVIDENCE; i++) {
+		*by = (enum msp_lj_check)i;
+		if (proof.check[i].result == MSP_LJ_FAILED)
+			return true;
+	}
+	*by = MSP_LJ_CHECK_EVIDENCE;
+	return false;
+}
+
+static bool rejected_by_evidence(struct lua_child *c)
+{
+	struct msp_lj_proof proof;
+
+	return msp_lj_prove(c->build, msp_process_memory(c->process), c->base, c->g[0], &proof) !=
+		       0 &&
+	       proof.check[MSP_LJ_CHECK_EVIDENCE].result == MSP_LJ_FAILED;
+}
+
+/* Wrong values of a field: shifted by what other versions might shift it. */
+static void inject(struct lua_child *c, enum msp_lj_field field, unsigned int *memory,
+		   unsigned int *evidence, unsigned int *missed)
+{
+	static const char *const names[] = {
+#define _(id, text) #id,
+		MSP_LJ_CHECKS(_)
+#undef _
+	};
+	static const int shifts[] = {-8, -4, -1, 1, 4, 8, 16};
+	int64_t right = msp_lj_field_get(&c->build->layout, field);
+	char line[256] = "";
+
+	for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+		enum msp_lj_check by;
+		size_t n = strlen(line);
+		bool by_evidence;
+
+		/* A negative offset is none, not a wrong one. */
+		if (right >= 0 && right + shifts[i] < 0)
+			continue;
+		msp_lj_field_set(&c->build->layout, field, right + shifts[i]);
+		if (rejected_by_memory(c, &by)) {
+			++*memory;
+			snprintf(line + n, sizeof(line) - n, " %+d:%s", shifts[i], names[by]);
+		} else {
+			by_evidence = rejected_by_evidence(c);
+			++*(by_evidence ? evidence : missed);
+			snprintf(line + n, sizeof(line) - n, " %+d:%s", shifts[i],
+				 by_evidence ? "code" : "MISSED");
+		}
+	}
+	msp_lj_field_set(&c->build->layout, field, right);
+	print_message("%-14s%s\n", msp_lj_field_name(field), line);
+}
+
+static void test_fault_injection(void **state)
+{
+	unsigned int memory = 0, evidence = 0, missed = 0;
+	struct lua_child c;
+	struct msp_lj_proof proof;
+	int rc = -1;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	lua_start(&c, workload, "-jon");
+	lua_attach(&c);
+	assert_int_equal(c.g_count, 1);
+	/* Stopped, so that each run sees the same objects; at a moment with a whole proof. */
+	for (int i = 0; i < 20 && rc != 0; i++) {
+		kill(c.pid, SIGSTOP);
+		waitpid(c.pid, NULL, WUNTRACED);
+		rc = msp_lj_prove(c.build, msp_process_memory(c.process), c.base, c.g[0], &proof);
+		if (rc != 0)
+			kill(c.pid, SIGCONT);
+	}
+	assert_int_equal(rc, 0);
+	print_message("wrong by:rejected by which check\n");
+	for (int f = MSP_LJ_FIELD_cframe_size; f < MSP_LJ_FIELD_COUNT; f++)
+		inject(&c, (enum msp_lj_field)f, &memory, &evidence, &missed);
+	print_message("%u rejected by memory, %u by code, %u missed\n", memory, evidence, missed);
+	assert_int_equal(missed, 0);
+	lua_stop(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_running),
+		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_fault_injection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
