@@ -31,6 +31,7 @@ struct msp_process {
 	struct msp_memory memory;
 	struct msp_stopped *stopped;
 	size_t stopped_count, stopped_room;
+	uint64_t stopped_since; /* when the first of them was seen stopped */
 };
 
 /* Error code for an errno; GONE for those that /proc and ptrace use for a dead process. */

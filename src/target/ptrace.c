@@ -144,6 +144,8 @@ static void poll_thread(struct msp_process *process, struct msp_stopped *thread)
 		note_death(process, thread);
 		return;
 	}
+	if (!process->stopped_since)
+		process->stopped_since = now_ns();
 	event = info.si_status >> 8;
 	thread->sig = event ? 0 : info.si_status & 0x7f;
 	thread->state = MSP_STOP_DONE;
@@ -230,6 +232,8 @@ static void detach(struct msp_process *process, struct msp_stopped *thread)
 		ptrace(PTRACE_DETACH, thread->tid, 0, (long)thread->sig);
 	if (thread->state != MSP_STOP_PENDING)
 		remove_thread(process, thread);
+	if (!process->stopped_count)
+		process->stopped_since = 0;
 }
 
 /* Threads that stopped after we had given them up are let go at the next occasion. */
@@ -274,6 +278,11 @@ int msp_thread_stop(struct msp_process *process, pid_t tid)
 		return 0;
 	remove_thread(process, thread);
 	return MSP_E_GONE;
+}
+
+uint64_t msp_process_stopped_since(const struct msp_process *process)
+{
+	return process->stopped_since;
 }
 
 int msp_thread_registers(struct msp_process *process, pid_t tid, struct msp_registers *out)

@@ -125,18 +125,18 @@ static void describe_threads(struct taking *taking)
 
 static int take_once(struct taking *taking)
 {
-	uint64_t start;
+	uint64_t since;
 	int r;
 
 	msp_memory_cache_clear(taking->cache);
 	taking->stale = false;
-	start = now_ns();
 	r = msp_process_stop(taking->process);
 	if (r < 0)
 		return r;
+	since = msp_process_stopped_since(taking->process);
 	r = take_threads(taking);
 	msp_process_resume(taking->process);
-	taking->out->stopped_ns += now_ns() - start;
+	taking->out->stopped_ns += now_ns() - since;
 	return r;
 }
 

@@ -93,6 +93,8 @@ int msp_thread_resume(struct msp_process *process, pid_t tid);
 /* All threads, also those born meanwhile; returns how many were stopped. For the rest see above. */
 int msp_process_stop(struct msp_process *process);
 void msp_process_resume(struct msp_process *process);
+/* When the first of the threads that are stopped now stopped, ns of CLOCK_MONOTONIC; 0: none is. */
+uint64_t msp_process_stopped_since(const struct msp_process *process);
 
 /*
  * Pids of processes whose comm or executable's base name is name (NULL: all but
