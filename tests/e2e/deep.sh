@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Stacks of 500, 10,000 and 60,000 Lua frames: whole below the limit, else marked as truncated and counted.
+# Stacks of 500, 10,000 and 13,000 Lua frames: whole below the limit, else marked as truncated and counted.
 set -eu
 . "$(dirname "$0")/lib.sh"
 need_record
 need "$LUAJIT"
-for depth in 500 10000 60000; do
+for depth in 500 10000 13000; do
 	record "$work/p" -- "$LUAJIT" "$workloads/deep.lua" "${SECONDS_EACH:-3}" nojit "$depth"
 	check "deep $depth" "$work/p" --graph "$workloads/deep.graph" --min-whole 99.9 --truth "$work/p.out"
 	python3 - "$work/p" "$depth" <<-'END' || fail "depth $depth"

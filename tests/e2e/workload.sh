@@ -14,7 +14,7 @@ finalizers | ffi | collector | loads) tv=6 ;;
 *) tv=4 ;;
 esac
 record "$work/p" -- "$LUAJIT" "$workloads/$name.lua" "${SECONDS_EACH:-3}" "$mode" "$@"
-set -- --graph "$workloads/$name.graph" --min-whole 99.9 --min-samples $((${SECONDS_EACH:-3} * 500))
+set -- --graph "$workloads/$name.graph" --min-whole 99.9 --min-samples $((${SECONDS_EACH:-3} * 300))
 ! grep -q '^truth' "$work/p.out" || set -- "$@" --truth "$work/p.out" --max-tv "$tv"
 # shellcheck disable=SC2046
 check "$name $mode" "$work/p" "$@" $(jit_options "$mode")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * usage: processes fork COUNT | exec SECONDS PROGRAM ARGS...
- *   fork   forks COUNT times; each child runs Lua for 3 ms of CPU time in the VM that it inherited
+ * usage: processes fork COUNT MS | exec SECONDS PROGRAM ARGS...
+ *   fork   forks COUNT times; each child runs Lua for MS of CPU time in the VM that it inherited
  *   exec   works natively for SECONDS, then becomes PROGRAM
  */
 #include <stdio.h>
@@ -35,17 +35,17 @@ static double cpu_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-__attribute__((noinline)) static void child_work(lua_State *L)
+__attribute__((noinline)) static void child_work(lua_State *L, double seconds)
 {
 	do {
 		lua_pushvalue(L, -1);
 		lua_pushinteger(L, 10000);
 		if (lua_pcall(L, 1, 0, 0))
 			_exit(1);
-	} while (cpu_seconds() < 0.003);
+	} while (cpu_seconds() < seconds);
 }
 
-__attribute__((noinline)) static int fork_many(int count)
+__attribute__((noinline)) static int fork_many(int count, double seconds)
 {
 	lua_State *L = luaL_newstate();
 	int failed = 0;
@@ -60,7 +60,7 @@ __attribute__((noinline)) static int fork_many(int count)
 		int status;
 
 		if (pid == 0) {
-			child_work(L);
+			child_work(L, seconds);
 			_exit(0);
 		}
 		if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
@@ -81,14 +81,14 @@ __attribute__((noinline)) static void native_work(double seconds)
 
 int main(int argc, char **argv)
 {
-	if (argc == 3 && !strcmp(argv[1], "fork"))
-		return fork_many(atoi(argv[2]));
+	if (argc == 4 && !strcmp(argv[1], "fork"))
+		return fork_many(atoi(argv[2]), atof(argv[3]) / 1000);
 	if (argc > 3 && !strcmp(argv[1], "exec")) {
 		native_work(atof(argv[2]));
 		execvp(argv[3], argv + 3);
 		perror(argv[3]);
 		return 127;
 	}
-	fprintf(stderr, "usage: processes fork COUNT | exec SECONDS PROGRAM ARGS...\n");
+	fprintf(stderr, "usage: processes fork COUNT MS | exec SECONDS PROGRAM ARGS...\n");
 	return 2;
 }
