@@ -240,6 +240,7 @@ MSP_SUB(find_rule)
 
 int msp_lua_try_base(__u32 slot);
 int msp_lua_known_base(__u32 slot);
+int msp_lua_read_function(__u32 slot);
 int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);
 int msp_lua_enter_trace(__u32 slot);

@@ -149,7 +149,57 @@ static MSP_INLINE int lua_note_state(struct msp_walk *w, const struct msp_lj_lay
 	return 0;
 }
 
-/* Reads the function and the link of the frame at base into w->fn*. 0: a function, 1: a dummy. */
+/* Reads the prototype of the Lua function at w->fn_pc. */
+static MSP_INLINE int lua_read_proto(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	if (host_read(w, w->proto, MSP_MAX_PROTO, w->fn_pc - y->pt_size) ||
+		w->proto[y->gc_gct & 127] != MSP_GCT_PROTO)
+		return MSP_ERR_LUA_BAD_BASE;
+	w->fn_sizebc = msp_hdr_u32(w->proto, y->pt_sizebc);
+	w->fn_ident = msp_proto_ident(w->proto, y);
+	return 0;
+}
+
+/* Reads the function object at w->fn, with its prototype, into w->fn_*. 1: it is a coroutine. */
+MSP_SUB(lua_read_function)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	struct msp_seen_function *seen = &w->seen[w->fn >> 5 & (MSP_SEEN_FUNCTIONS - 1)];
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	if (seen->walk_id == w->walk_id && seen->fn == w->fn) {
+		w->fn_pc = seen->pc;
+		w->fn_cfunc = seen->cfunc;
+		w->fn_ident = seen->ident;
+		w->fn_ffid = seen->ffid;
+		w->fn_sizebc = seen->sizebc;
+		return 0;
+	}
+	if (!w->fn || (w->fn & 7) || host_read(w, w->buf, MSP_OBJ_READ / 2, w->fn))
+		return -MSP_ERR_LUA_BAD_BASE;
+	if (!y->fr2 && obj_u8(w, y->gc_gct) == MSP_GCT_THREAD)
+		return 1;
+	if (obj_u8(w, y->gc_gct) != MSP_GCT_FUNC)
+		return -MSP_ERR_LUA_BAD_BASE;
+	w->fn_ffid = obj_u8(w, y->fn_ffid);
+	w->fn_pc = obj_ref(w, y, y->fn_pc);
+	w->fn_cfunc = obj_u64(w, y->fn_cfunc);
+	w->fn_ident = 0;
+	w->fn_sizebc = 0;
+	if (!w->fn_ffid && lua_read_proto(w, y))
+		return -MSP_ERR_LUA_BAD_BASE;
+	seen->walk_id = w->walk_id;
+	seen->fn = w->fn;
+	seen->pc = w->fn_pc;
+	seen->cfunc = w->fn_cfunc;
+	seen->ident = w->fn_ident;
+	seen->ffid = w->fn_ffid;
+	seen->sizebc = w->fn_sizebc;
+	return 0;
+}
+
+/* Reads the function and the link of the frame at base into w->fn_*. 0: a function, 1: a dummy. */
 static MSP_INLINE int lua_read_frame(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
 	uint64_t word[2];
@@ -169,26 +219,7 @@ static MSP_INLINE int lua_read_frame(struct msp_walk *w, const struct msp_lj_lay
 		w->fn = (uint32_t)word[1];
 		w->fn_link = word[1] >> 32;
 	}
-	if (!w->fn || (w->fn & 7) || host_read(w, w->buf, MSP_OBJ_READ / 2, w->fn))
-		return -MSP_ERR_LUA_BAD_BASE;
-	if (!y->fr2 && obj_u8(w, y->gc_gct) == MSP_GCT_THREAD)
-		return 1;
-	if (obj_u8(w, y->gc_gct) != MSP_GCT_FUNC)
-		return -MSP_ERR_LUA_BAD_BASE;
-	w->fn_ffid = obj_u8(w, y->fn_ffid);
-	w->fn_pc = obj_ref(w, y, y->fn_pc);
-	w->fn_cfunc = obj_u64(w, y->fn_cfunc);
-	return 0;
-}
-
-/* Reads the prototype of the Lua function at w->fn_pc into w->proto. */
-static MSP_INLINE int lua_read_proto(struct msp_walk *w, const struct msp_lj_layout *y)
-{
-	if (host_read(w, w->proto, MSP_MAX_PROTO, w->fn_pc - y->pt_size) ||
-		w->proto[y->gc_gct & 127] != MSP_GCT_PROTO)
-		return -1;
-	w->fn_sizebc = msp_hdr_u32(w->proto, y->pt_sizebc);
-	return 0;
+	return MSP_CALL(w, lua_read_function);
 }
 
 /* Is pc, which points behind the current instruction, within the function's bytecode? */
@@ -223,7 +254,7 @@ MSP_SUB(lua_try_base)
 	} else {
 		if (pc == w->fn_pc) /* about to run the header instruction */
 			pc += 4;
-		if (lua_read_proto(w, y) || !lua_pc_inside(w, pc))
+		if (!lua_pc_inside(w, pc))
 			return MSP_ERR_LUA_BAD_BASE;
 		w->lua_pc = pc;
 	}
@@ -300,8 +331,6 @@ MSP_SUB(lua_known_base)
 		return -got;
 	if (got == 1)
 		return 0;
-	if (!w->fn_ffid && lua_read_proto(w, y))
-		return MSP_ERR_LUA_BAD_BASE;
 	lua_outer_pc(w);
 	return 0;
 }
@@ -330,7 +359,7 @@ MSP_SUB(lua_check_link)
 		return (link & ~7ull) > w->lua_base - w->l_stack ? MSP_ERR_LUA_BAD_LINK : 0;
 	a = lua_call_a(w, link);
 	if (a < 0 || lua_read_frame(w, y, w->lua_base - frame_head(y) - 8 * a) || w->fn_ffid ||
-		lua_read_proto(w, y) || !lua_pc_inside(w, link))
+		!lua_pc_inside(w, link))
 		return MSP_ERR_LUA_BAD_LINK;
 	return 0;
 }
@@ -381,8 +410,6 @@ static MSP_INLINE int lua_base_by_distance(struct msp_walk *w, const struct msp_
 	}
 	if (got)
 		return MSP_ERR_LUA_BAD_BASE;
-	if (!w->fn_ffid && lua_read_proto(w, y))
-		return MSP_ERR_LUA_BAD_BASE;
 	w->lua_base = base;
 	w->lua_pc = !w->fn_ffid && lua_pc_inside(w, w->save_pc) ? w->save_pc : 0;
 	return 0;
@@ -418,13 +445,10 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 {
 	uint64_t suspended = lua_take_suspended(w);
 
-	if (w->jit_base) {
-		w->cand_base = w->jit_base;
+	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
-		return MSP_CALL(w, lua_known_base);
-	}
-	if (suspended) {
-		w->cand_base = suspended;
+	if (suspended || w->jit_base) {
+		w->cand_base = suspended ? suspended : w->jit_base;
 		return MSP_CALL(w, lua_known_base);
 	}
 	if (w->exact || reg_known(w, y->reg_base))
@@ -540,6 +564,40 @@ static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
 	return NULL;
 }
 
+/* C frames that Lua code called from a trace (finalizers) has made inside of it: skipped. */
+#define MSP_MAX_CFRAMES 16
+
+/* The VM C frame that a trace with this stack pointer was entered from: w->l_cframe. */
+static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t sp)
+{
+	uint64_t save_l = 0;
+
+	for (int i = 0; i < MSP_MAX_CFRAMES && w->l_cframe < sp; i++) {
+		if (host_read(w, &w->l_cframe, 8, w->l_cframe + y->cf_prev))
+			return MSP_ERR_STACK_READ;
+		w->l_cframe &= ~3ull;
+	}
+	if (w->l_cframe < sp || w->l_cframe - sp > 1 << 16 ||
+		read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != w->l)
+		return MSP_ERR_LUA_CFRAME;
+	return 0;
+}
+
+/*
+ * Compiled code uses registers that the interpreter does not, and saves them
+ * around its C frame (vm_x64.dasc, BC_JLOOP): without them the C caller's are lost.
+ */
+static MSP_INLINE void lua_trace_registers(struct msp_walk *w)
+{
+	if (w->arch != MSP_ARCH_X86_64)
+		return;
+	w->known &= ~(1u << MSP_X64_R12 | 1u << MSP_X64_R13);
+	if (!host_read(w, &w->reg[MSP_X64_R12], 8, w->l_cframe))
+		w->known |= 1u << MSP_X64_R12;
+	if (!host_read(w, &w->reg[MSP_X64_R13], 8, w->l_cframe - 8))
+		w->known |= 1u << MSP_X64_R13;
+}
+
 /*
  * w->pc is in compiled code, or in the VM's code between it and the
  * interpreter. L->cframe is the VM C frame that the trace was entered from:
@@ -548,7 +606,7 @@ static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
 MSP_SUB(lua_enter_trace)
 {
 	const struct msp_lj_layout *y = lua_find_vm(w);
-	uint64_t l = 0, jit_base = 0, save_l = 0, entry, sp = w->reg[arch_sp(w) & 31];
+	uint64_t l = 0, jit_base = 0, entry, sp = w->reg[arch_sp(w) & 31];
 	int err;
 
 	if (!y)
@@ -559,9 +617,9 @@ MSP_SUB(lua_enter_trace)
 	err = lua_load_l(w, y, l);
 	if (err)
 		return err;
-	if (w->l_cframe < sp || w->l_cframe - sp > 1 << 16 ||
-		read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != l)
-		return MSP_ERR_LUA_CFRAME;
+	err = lua_trace_cframe(w, y, sp);
+	if (err)
+		return err;
 	lua_find_trace(w, y);
 	err = lua_note_state(w, y);
 	if (err)
@@ -570,6 +628,7 @@ MSP_SUB(lua_enter_trace)
 	w->reg[arch_sp(w) & 31] = w->l_cframe;
 	w->known |= 1u << arch_sp(w);
 	w->known &= ~(1u << (y->reg_pc & 31));
+	lua_trace_registers(w);
 	w->pc = entry;
 	w->exact = 1;
 	return MSP_STEP_MORE;
@@ -581,15 +640,13 @@ static MSP_INLINE int lua_emit(struct msp_walk *w, const struct msp_lj_layout *y
 	struct msp_raw_frame *f;
 	uint8_t kind = w->fn_ffid == 0 ? MSP_RAW_LUA : w->fn_ffid == 1 ? MSP_RAW_CFUNC : MSP_RAW_FAST;
 
-	if (kind == MSP_RAW_LUA && lua_read_proto(w, y))
-		return walk_error(w, MSP_ERR_LUA_BAD_LINK);
 	f = emit_frame(w, kind);
 	if (!f)
 		return walk_error(w, MSP_ERR_TRUNCATED);
 	f->image = w->layout;
 	if (kind == MSP_RAW_LUA) {
 		f->addr = w->fn_pc - y->pt_size;
-		f->ident = msp_proto_ident(w->proto, y);
+		f->ident = w->fn_ident;
 		if (w->lua_pc && lua_pc_inside(w, w->lua_pc))
 			f->pos = (w->lua_pc - w->fn_pc) / 4 - 1;
 		else

@@ -14,6 +14,9 @@
 /* Interleaved coroutines whose outer part is still to come (C boundaries crossed on each). */
 #define MSP_MAX_SUSPENDED 16
 
+/* A power of two. */
+#define MSP_SEEN_FUNCTIONS 8
+
 enum msp_walk_mode {
 	MSP_WALK_NATIVE, /* registers hold a frame of the C stack */
 	MSP_WALK_LUA,    /* lua_base is a frame on a Lua stack; registers are its VM frame's caller's */
@@ -59,12 +62,20 @@ struct msp_walk {
 	uint64_t cand_base, cand_pc;
 	uint64_t fn, fn_link, fn_pc; /* function at a base: object, frame link, first instruction */
 	uint64_t fn_cfunc;
+	uint64_t fn_ident;
 	uint32_t fn_ffid, fn_sizebc;
 	uint64_t save_pc;   /* SAVE_PC of the VM frame, and the PC register's value in it */
 	uint64_t reg_pc;
 	uint64_t jit_base;  /* not 0: the innermost frame runs as compiled code from here */
 	uint64_t trace_startpc;
 	uint32_t trace, trace_ofs;
+
+	/* Functions seen in this walk: a recursion is read once. An entry of another walk is stale. */
+	uint64_t walk_id;
+	struct msp_seen_function {
+		uint64_t walk_id, fn, pc, cfunc, ident;
+		uint32_t ffid, sizebc;
+	} seen[MSP_SEEN_FUNCTIONS];
 
 	uint32_t suspended_count;
 	struct {

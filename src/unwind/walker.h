@@ -70,6 +70,7 @@ MSP_SUB(walk_step)
 /* Prepares a walk; the host has set the registers, known, exact, arch. */
 static MSP_INLINE void walk_begin(struct msp_walk *w)
 {
+	w->walk_id++;
 	w->frame_count = 0;
 	w->error = MSP_ERR_NONE;
 	w->vmstate = 0;
