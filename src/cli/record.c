@@ -355,10 +355,11 @@ static int record(struct record *r)
 		rc = open_output(r);
 	if (!rc)
 		rc = open_recorder(r);
-	clock_gettime(CLOCK_MONOTONIC, &r->begin);
-	clock_gettime(CLOCK_REALTIME, &r->wall);
 	if (!rc)
 		rc = attach(r);
+	/* Getting ready takes seconds on a slow machine: the duration is of what follows. */
+	clock_gettime(CLOCK_MONOTONIC, &r->begin);
+	clock_gettime(CLOCK_REALTIME, &r->wall);
 	if (!rc)
 		rc = run(r);
 	return rc ? rc : save(r);

@@ -54,6 +54,7 @@ struct msp_recorder {
 	size_t process_count, process_room;
 
 	uint64_t started_ns;
+	bool polled;
 	uint64_t samples, whole, truncated, estimated;
 	uint64_t errors[MSP_ERROR_REASON_COUNT];
 	uint64_t functions_gone;

@@ -248,6 +248,9 @@ int msp_recorder_poll(struct msp_recorder *rec, int timeout_ms)
 	struct epoll_event ev[8];
 	int n, err;
 
+	if (!rec->polled) /* the time that getting ready took is none of sampling */
+		rec->started_ns = rec_now_ns();
+	rec->polled = true;
 	do {
 		if (rec->opts.engine == MSP_ENGINE_PTRACE) {
 			n = rec_ptrace_tick(rec);
