@@ -32,7 +32,8 @@ tests: $(BUILD)/.tests
 	@ninja -C $(BUILD)
 
 $(BUILD)/.tests: $(BUILD)/build.ninja
-	@meson configure $(BUILD) -Dtests=true
+	@meson setup --reconfigure $(BUILD) -Dtests=true >$(BUILD).log || { cat $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
 	@touch $@
 
 $(BUILD)/build.ninja:
