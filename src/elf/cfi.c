@@ -130,8 +130,9 @@ static int add_cie(struct reader *r, uint64_t offset, const Dwarf_CIE *from)
 	cie->program = from->initial_instructions;
 	cie->program_end = from->initial_instructions_end;
 	cie->encoding = DW_EH_PE_absptr;
-	cie->usable = from->return_address_register == r->arch->ra && cie->code_align &&
-		      cie->program && cie->program <= cie->program_end &&
+	/* Hand-written code may keep it elsewhere: rawmemchr() of arm64's glibc in x15. */
+	cie->other_ra = from->return_address_register != r->arch->ra;
+	cie->usable = cie->code_align && cie->program && cie->program <= cie->program_end &&
 		      read_augmentation(from, cie);
 	return 0;
 }

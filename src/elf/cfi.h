@@ -56,6 +56,7 @@ struct msp_cfi_cie {
 	uint64_t offset; /* in its section */
 	bool usable;
 	bool signal;
+	bool other_ra;	  /* the return address is where no rule can say */
 	bool sized;	  /* 'z': FDEs say how long their augmentation is */
 	uint8_t encoding; /* of addresses in FDEs */
 	uint64_t code_align;

@@ -362,7 +362,7 @@ static int start_cie(struct machine *m)
 {
 	m->at = m->cie->program;
 	m->end = m->cie->program_end;
-	m->state = (struct msp_cfi_state){.cfa_reg = MSP_REG_NONE};
+	m->state = (struct msp_cfi_state){.cfa_reg = MSP_REG_NONE, .unknown = m->cie->other_ra};
 	m->depth = 0;
 	m->rows = NULL;
 	m->stop = UINT32_MAX;

@@ -19,9 +19,13 @@ struct msp_image_key {
 };
 
 struct msp_image_options {
-	const char *root;      /* the target's root, for its debug files; NULL = "/" */
-	const char *cache_dir; /* where compiled tables are kept; NULL = no cache on disk */
-	const char *name;      /* path as the target calls it, for messages and object names */
+	const char *root; /* the target's root, for its debug files; NULL = "/" */
+	/*
+	 * Where compiled tables are kept; NULL = no cache on disk. Made if only the
+	 * last part is missing; not used unless it is ours and nobody else's to write.
+	 */
+	const char *cache_dir;
+	const char *name; /* path as the target calls it, for messages and object names */
 };
 
 /*

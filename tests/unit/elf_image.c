@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <dwarf.h>
 #include <fcntl.h>
+#include <lzma.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -272,6 +273,34 @@ static void symbols(void **state)
 	msp_image_close(image);
 }
 
+/* Symbols of a stripped file, in a compressed file within it. */
+static void debugdata(void **state)
+{
+	static struct test_elf elf, inner;
+	static uint8_t packed[FILE_ROOM / 2];
+	struct msp_symbol symbol;
+	struct msp_image *image;
+	size_t size = 0;
+
+	test_elf_start(&inner, EM_X86_64, 0);
+	put_symbols(&inner, ".symtab", 0);
+	test_elf_finish(&inner);
+	assert_int_equal(lzma_easy_buffer_encode(6, LZMA_CHECK_CRC32, NULL, inner.bytes, inner.size,
+						 packed, &size, sizeof(packed)),
+			 LZMA_OK);
+	for (size_t cut = 0; cut < 2; cut++) {
+		test_elf_start(&elf, EM_X86_64, 0);
+		test_elf_section(&elf, ".gnu_debugdata", SHT_PROGBITS, packed, size - cut * 4);
+		test_elf_finish(&elf);
+		image = test_elf_open(&elf, NULL);
+		assert_int_equal(msp_image_symbol(image, TEXT_OFFSET + 0x2a, &symbol),
+				 cut ? MSP_E_NOT_FOUND : 0);
+		if (!cut)
+			assert_string_equal(symbol.name, "moon::spy(int)");
+		msp_image_close(image);
+	}
+}
+
 static void demangle(void **state)
 {
 	static const struct {
@@ -447,8 +476,8 @@ int main(void)
 		cmocka_unit_test(addresses),	 cmocka_unit_test(shrunk),
 		cmocka_unit_test(ways_to_store), cmocka_unit_test(overlay),
 		cmocka_unit_test(symbols),	 cmocka_unit_test(demangle),
-		cmocka_unit_test(debug_files),	 cmocka_unit_test(vdso),
-		cmocka_unit_test(libc)};
+		cmocka_unit_test(debug_files),	 cmocka_unit_test(debugdata),
+		cmocka_unit_test(vdso),		 cmocka_unit_test(libc)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
