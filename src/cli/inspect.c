@@ -294,9 +294,9 @@ static int inspect_process(const struct msp_options *options, struct msp_images 
 	return rc;
 }
 
-static int cannot_read(const char *path, const char *why)
+static int cannot_read(const char *path, const char *why, const char *todo)
 {
-	cli_error(cli_fmt("cannot read %s", path), why, cli_fmt("file %s", path));
+	cli_error(cli_fmt("cannot read %s", path), why, todo);
 	return CLI_FAILED;
 }
 
@@ -309,13 +309,13 @@ static int inspect_file(const struct msp_options *options, struct msp_images *im
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return cannot_read(path, strerror(errno));
+		return cannot_read(path, strerror(errno), cli_fmt("ls -l %s", path));
 	r = msp_images_add_file(images, fd, path, &entry);
+	if (r == MSP_E_FORMAT)
+		return cannot_read(path, "it is no program or library for this kind of machine",
+				   cli_fmt("file %s", path));
 	if (r < 0)
-		return cannot_read(path,
-				   r == MSP_E_FORMAT
-					   ? "it is no program or library for this kind of machine"
-					   : msp_strerror(r));
+		return cannot_read(path, msp_strerror(r), NULL);
 	subject = (struct subject){.entry = entry, .file = true};
 	return conclude(options, &subject, entry->build != NULL, path);
 }
