@@ -1,7 +1,214 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Names of fast functions, by ffid, from the tables that the VM itself fills
+ * its libraries from (lj_lib_init_*; written by buildvm, read by
+ * lj_lib_register): number of the first function, then a tagged list of what
+ * to register. The tables follow each other by their numbers.
+ */
 #include "luajit/build.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "luajit/libinit.h"
+
+/* ffid 0 is any Lua function, 1 any C function. */
+#define FIRST_FFID 2
+#define NEAR 32
+
+/* The library's name, as the code that registers the table passes it. */
+struct library {
+	char prefix[48]; /* "string.", "io:", "" */
+};
+
+static const char *identifier(const struct msp_lj_build *build, uint64_t addr)
+{
+	const char *s = msp_lj_image_string(build, addr);
+	size_t n = 0;
+
+	while (s && n < 32 && (isalnum((unsigned char)s[n]) || s[n] == '_' || s[n] == '.'))
+		n++;
+	return n && !s[n] ? s : NULL;
+}
+
+/* x86-64: lea reg, [rip + rel32] at p; what it points at, 0: it is something else. */
+static uint64_t x64_lea(const uint8_t *p, uint64_t addr, uint8_t modrm)
+{
+	int32_t rel;
+
+	if (p[0] != 0x48 || p[1] != 0x8d || p[2] != modrm)
+		return 0;
+	memcpy(&rel, p + 3, sizeof(rel));
+	return addr + 7 + (uint64_t)(int64_t)rel;
+}
+#define LEA_RDX 0x15
+#define LEA_RSI 0x35
+#define LEA_RCX 0x0d
+
+/* The string that the code loads into a register nearest to a place. */
+static const char *string_near(const struct msp_lj_build *build, const uint8_t *bytes, size_t size,
+			       uint64_t base, size_t at, uint8_t modrm)
+{
+	for (size_t d = 1; d <= NEAR; d++) {
+		for (int sign = -1; sign <= 1; sign += 2) {
+			size_t i = at + (size_t)((long)d * sign);
+			const char *s;
+			uint64_t to;
+
+			if ((sign < 0 && d > at) || i + 8 > size)
+				continue;
+			/* xor esi, esi: no name */
+			if (modrm == LEA_RSI && bytes[i] == 0x31 && bytes[i + 1] == 0xf6)
+				return NULL;
+			to = x64_lea(bytes + i, base + i, modrm);
+			s = to ? identifier(build, to) : NULL;
+			if (s)
+				return s;
+		}
+	}
+	return NULL;
+}
+
+/* A table without a name belongs to what its luaopen_ function opens: its methods, or itself. */
+static void prefix_by_symbol(struct msp_lj_build *build, uint64_t addr,
+			     const struct msp_libinit *init, struct library *lib)
+{
+	static const char open[] = "luaopen_";
+	struct msp_symbol sym;
+	bool methods = false;
+
+	if (msp_image_symbol(build->image, addr, &sym) != 0 || addr - sym.addr >= sym.size ||
+	    strncmp(sym.name, open, sizeof(open) - 1) != 0)
+		return;
+	for (unsigned int i = 0; i < init->count; i++)
+		methods |= strncmp(init->func[i].name, "__", 2) == 0;
+	snprintf(lib->prefix, sizeof(lib->prefix), "%s%c", sym.name + sizeof(open) - 1,
+		 methods ? ':' : '.');
+	for (char *c = lib->prefix; *c; c++)
+		*c = *c == '_' ? '.' : *c;
+}
+
+static void find_library(struct msp_lj_build *build, const struct msp_libinit *init,
+			 struct library *lib)
+{
+	lib->prefix[0] = 0;
+	for (unsigned int s = 0; s < build->segment_count; s++) {
+		uint64_t base = build->segment[s].addr;
+		size_t size;
+		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
+
+		for (size_t i = 0; build->segment[s].exec && bytes && i + 7 <= size; i++) {
+			const char *name;
+
+			if (x64_lea(bytes + i, base + i, LEA_RDX) != init->addr)
+				continue;
+			name = string_near(build, bytes, size, base, i, LEA_RSI);
+			/* Global functions, which come first, have no prefix. */
+			if (!name && init->ffid != FIRST_FFID)
+				prefix_by_symbol(build, base + i, init, lib);
+			else if (name && strcmp(name, "_G") != 0)
+				snprintf(lib->prefix, sizeof(lib->prefix), "%s.", name);
+			return;
+		}
+	}
+}
+
+/* Functions that are registered later, by number: mov edx, ffid with a name in rcx next to it. */
+static const char *name_by_number(const struct msp_lj_build *build, unsigned int ffid)
+{
+	for (unsigned int s = 0; s < build->segment_count; s++) {
+		size_t size;
+		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
+
+		for (size_t i = 0; build->segment[s].exec && bytes && i + 5 <= size; i++) {
+			uint32_t imm;
+			const char *name;
+
+			memcpy(&imm, bytes + i + 1, sizeof(imm));
+			if (bytes[i] != 0xba || imm != ffid)
+				continue;
+			name = string_near(build, bytes, size, build->segment[s].addr, i, LEA_RCX);
+			if (name)
+				return name;
+		}
+	}
+	return NULL;
+}
+
+static void set_name(struct msp_lj_build *build, unsigned int ffid, const char *prefix,
+		     const char *name, const char *suffix)
+{
+	char text[128];
+
+	if (ffid >= MSP_LJ_MAX_FF)
+		return;
+	snprintf(text, sizeof(text), "%s%s%s", prefix, name, suffix);
+	free(build->ff_name[ffid]);
+	build->ff_name[ffid] = strdup(text);
+}
+
+static void add_table(struct msp_lj_build *build, const struct msp_libinit *init)
+{
+	struct library lib;
+
+	find_library(build, init, &lib);
+	for (unsigned int i = 0; i < init->count; i++) {
+		const char *name = init->func[i].name;
+		unsigned int ffid = init->ffid + i;
+
+		if (name[0]) {
+			set_name(build, ffid, lib.prefix, name, "");
+			continue;
+		}
+		/* Helpers have no name; they come right before the function that they help. */
+		if (i + 1 < init->count && init->func[i + 1].name[0]) {
+			set_name(build, ffid, lib.prefix, init->func[i + 1].name, "_aux");
+			continue;
+		}
+		name = name_by_number(build, ffid);
+		if (name)
+			set_name(build, ffid, lib.prefix, name, "");
+	}
+}
+
+/* The table whose numbers continue there; ffasm can be higher by some, which had no name. */
+static bool find_table(struct msp_lj_build *build, unsigned int ffid, unsigned int ffasm,
+		       unsigned int slack, struct msp_libinit *init)
+{
+	for (unsigned int s = 0; s < build->segment_count; s++) {
+		size_t size;
+		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
+
+		if (build->segment[s].exec || build->segment[s].write || !bytes)
+			continue;
+		for (size_t i = 0; i + 4 <= size; i++) {
+			if (bytes[i] != ffid || bytes[i + 1] < ffasm ||
+			    bytes[i + 1] > ffasm + slack ||
+			    !msp_libinit_parse(bytes + i, size - i, init))
+				continue;
+			init->addr = build->segment[s].addr + i;
+			return true;
+		}
+	}
+	return false;
+}
 
 void msp_lj_find_ff_names(struct msp_lj_build *build)
 {
-	(void)build;
+	struct msp_libinit *init = calloc(1, sizeof(*init));
+	unsigned int ffid = FIRST_FFID, ffasm = 0, slack = 0;
+
+	if (!init)
+		return;
+	while (ffid < MSP_LJ_MAX_FF && find_table(build, ffid, ffasm, slack, init) && init->count) {
+		add_table(build, init);
+		ffid += init->count;
+		ffasm = init->ffasm + init->asm_count;
+		slack = init->nameless;
+	}
+	build->ff_count = ffid;
+	build->ff_asm_count = ffasm;
+	free(init);
 }

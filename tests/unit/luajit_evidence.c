@@ -118,6 +118,39 @@ static unsigned int count_source(const struct msp_lj_build *build, const char *s
 	return count;
 }
 
+/* Numbers and names as in the build's lj_ffdef.h; each kind of table and entry once. */
+static void check_ff_names(const struct msp_lj_build *build)
+{
+	static const struct {
+		uint32_t ffid;
+		const char *name;
+	} names[] = {{2, "assert"},
+		     {6, "ipairs_aux"},
+		     {29, "print"},
+		     {35, "coroutine.resume"},
+		     {36, "coroutine.wrap_aux"},
+		     {39, "math.floor"},
+		     {75, "bit.tohex"},
+		     {86, "string.gmatch_aux"},
+		     {88, "string.gsub"},
+		     {93, "table.sort"},
+		     {94, "table.new"},
+		     {97, "io:read"},
+		     {105, "io.open"},
+		     {142, "debug.traceback"},
+		     {143, "jit.on"},
+		     {160, "jit.opt.start"},
+		     {188, "ffi.new"},
+		     {208, "string.buffer:put"},
+		     {222, "string.buffer.decode"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		assert_string_equal(msp_lj_build_ff_name(build, names[i].ffid), names[i].name);
+	assert_null(msp_lj_build_ff_name(build, 0));
+	assert_null(msp_lj_build_ff_name(build, 1));
+	assert_null(msp_lj_build_ff_name(build, 223));
+}
+
 static void check_binary(const char *path)
 {
 	const struct msp_unwind_table *table;
@@ -145,6 +178,7 @@ static void check_binary(const char *path)
 	assert_true(start < 200);
 	assert_string_equal(msp_lj_build_version(build), "LuaJIT 2.1.0-beta3");
 	check_layout(build);
+	check_ff_names(build);
 	assert_true(rows->reached + 8 >= rows->instructions);
 	msp_lj_build_free(build);
 	msp_image_close(image);
