@@ -73,7 +73,8 @@ void dump_frames(const struct msp_options *options, struct cli_live *live,
 	struct msp_frame frame;
 
 	for (size_t i = 0; i < thread->count; i++) {
-		if (msp_symbolizer_frame(live->symbols, thread->frames, thread->count, i, &frame) > 0)
+		if (msp_symbolizer_frame(live->symbols, thread->frames, thread->count, i, &frame) >
+		    0)
 			continue;
 		if (frame.vm && !options->view.vm_frames)
 			continue;
@@ -113,26 +114,49 @@ static void print_thread(struct dump_writer *writer, struct cli_live *live,
 	dump_frames(writer->options, live, thread, print_frame, NULL);
 }
 
+static bool same_line(const struct msp_vm *a, const struct msp_vm *b)
+{
+	return !a->gone && !b->gone && a->image == b->image && a->proof.proved && b->proof.proved;
+}
+
+/* A line a VM; those that would read the same share one. */
+static void print_vms(const struct cli_live *live)
+{
+	char build[256], proof[256];
+	size_t count, alike;
+	const struct msp_vm *vms = msp_space_vms(live->space, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		bool shown = vms[i].gone;
+
+		for (size_t j = 0; j < i; j++)
+			shown |= same_line(&vms[i], &vms[j]);
+		if (shown)
+			continue;
+		alike = 1;
+		for (size_t j = i + 1; j < count; j++)
+			alike += same_line(&vms[i], &vms[j]);
+		printf("%s, %s",
+		       cli_build_text(msp_images_get(live->images, vms[i].image), build,
+				      sizeof(build)),
+		       cli_proof_text(&vms[i].proof, proof, sizeof(proof)));
+		if (alike > 1)
+			printf(", %zu VMs", alike);
+		putchar('\n');
+	}
+}
+
 static void print_process(struct dump_writer *writer, struct cli_live *live,
 			  const struct msp_snapshot *snapshot)
 {
 	const char *command = msp_process_cmdline(live->process);
-	const struct msp_vm *vms;
-	char build[256], proof[256];
-	size_t count;
 
 	if (writer->written)
 		putchar('\n');
 	printf("Process %d: ", (int)live->pid);
 	cli_put_text(*command ? command : msp_process_comm(live->process));
 	putchar('\n');
-	vms = msp_space_vms(live->space, &count);
-	for (size_t i = 0; i < count; i++)
-		if (!vms[i].gone)
-			printf("%s, %s\n",
-			       cli_build_text(msp_images_get(live->images, vms[i].image), build,
-					      sizeof(build)),
-			       cli_proof_text(&vms[i].proof, proof, sizeof(proof)));
+	print_vms(live);
 	for (size_t i = 0; i < snapshot->count; i++)
 		print_thread(writer, live, &snapshot->thread[i]);
 	printf("Stopped for %.2f ms\n", snapshot->stopped_ns / 1e6);
