@@ -26,7 +26,8 @@
 /* The key's place, or the free one for it; NULL: too far, as only keys made for it are. */
 static struct msp_pair *pair_slot(struct msp_pair *pair, size_t mask, uint64_t key)
 {
-	size_t at = msp_ident_mix(1, key);
+	/* Addresses are regular: mixed once, they still come in clusters. */
+	size_t at = msp_ident_mix(msp_ident_mix(1, key), 2) >> 24;
 
 	for (int i = 0; i < PROBES_MAX; i++, at++)
 		if (!pair[at & mask].key || pair[at & mask].key == key)
@@ -56,7 +57,7 @@ void msp_pairs_add(struct msp_pairs *pairs, uint64_t key, uint64_t value)
 {
 	struct msp_pair *pair;
 
-	if (!key || (pairs->count * 4 >= pairs->mask * 3 &&
+	if (!key || (pairs->count * 2 >= pairs->mask &&
 		     (pairs->mask >= PAIRS_MAX - 1 || pairs_grow(pairs))))
 		return;
 	pair = pair_slot(pairs->pair, pairs->mask, key);

@@ -301,13 +301,38 @@ static void test_bounded(void **state)
 	msp_lj_names_free(names);
 }
 
+/* The index's map loses nothing at any size below its bound, whatever distance objects have. */
+static void test_pairs(void **state)
+{
+	static const uint64_t strides[] = {8, 64, 104, 4096, 65536 + 8};
+	const struct msp_pair *pair;
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(strides) / sizeof(*strides); s++) {
+		struct msp_pairs pairs = {0};
+
+		for (uint64_t i = 0; i < 130000; i++)
+			msp_pairs_add(&pairs, 0x7f0000000000 + i * strides[s], i + 1);
+		for (uint64_t i = 0; i < 130000; i++) {
+			pair = msp_pairs_find(&pairs, 0x7f0000000000 + i * strides[s]);
+			assert_non_null(pair);
+			assert_int_equal(pair->value[0], i + 1);
+		}
+		assert_null(msp_pairs_find(&pairs, 12345));
+		for (uint64_t i = 0; i < 1000000;
+		     i++) /* more than fit: left out, in bounded memory */
+			msp_pairs_add(&pairs, random64(), 1);
+		assert_true(pairs.mask < 1 << 18);
+		free(pairs.pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_broken),
-		cmocka_unit_test(test_changing),
-		cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_noise),	 cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_changing), cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_pairs),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
