@@ -38,9 +38,14 @@ function varints(base64) {
 	};
 }
 
+// Control characters as the other formats write them.
+function visible(text) {
+	return text.replace(/[\x00-\x1f\x7f]/g, c => `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`);
+}
+
 // The text without what the colour says.
-function plainName(name, kind) {
-	const suffix = KINDS[kind].suffix;
+function plainName(raw, kind) {
+	const suffix = KINDS[kind].suffix, name = visible(raw);
 	return suffix && name.endsWith(suffix) ? name.slice(0, -suffix.length) : name;
 }
 

@@ -28,8 +28,8 @@ function element(name, text, className) {
 
 function describe() {
 	const {meta, quality: q, processes} = profile;
-	const names = [...new Set(processes.map(p => p.name).filter(Boolean))];
-	const title = meta.command || names.slice(0, 3).join(', ') || 'CPU profile';
+	const names = [...new Set(processes.map(p => p.name).filter(Boolean).map(visible))];
+	const title = visible(meta.command || '') || names.slice(0, 3).join(', ') || 'CPU profile';
 	const pids = processes.length === 1 ? `pid ${processes[0].pid}` : `${number(processes.length)} processes`;
 	const start = meta.start && !isNaN(Date.parse(meta.start)) ?
 		new Date(meta.start).toLocaleString(undefined, {dateStyle: 'medium', timeStyle: 'medium'}) : meta.start;
@@ -42,21 +42,22 @@ function describe() {
 	describeQuality(q);
 }
 
-// The last line that record prints, in the same words.
+// The last line that record prints, in the same words, and the reasons.
 function describeQuality(q) {
 	const line = $('quality');
 	const parts = [
 		[`${number(q.samples)} samples in ${q.seconds.toFixed(1)} s (${number(q.rate)} Hz)`],
 		[`${number(q.lost)} lost`, q.lost],
 		[`${number(q.truncated)} truncated`, q.truncated],
-		[`${(q.samples ? 100 * q.whole / q.samples : 0).toFixed(1)} % whole stacks`],
+		// Rounded down: "100.0 %" is said only if it is all of them.
+		[`${(q.samples ? Math.floor(1000 * q.whole / q.samples) / 10 : 0).toFixed(1)} % whole stacks`],
 	];
 	if (q.estimated)
-		parts.push([`${number(q.estimated)} with estimates`]);
-	for (const [reason, count] of Object.entries(q.errors))
-		parts.push([`${number(count)} ${reason}`, count]);
+		parts.push([`${(Math.floor(1000 * q.estimated / q.samples) / 10).toFixed(1)} % with estimates`]);
 	if (q.bpf_ns_per_sample)
 		parts.push([`${Math.round(q.bpf_ns_per_sample / 1000)} us a sample`]);
+	for (const [reason, count] of Object.entries(q.errors))
+		parts.push([`${number(count)} ${visible(reason)}`, count]);
 	parts.forEach(([text, bad], i) => {
 		line.append(i ? ', ' : '', element('span', text, bad ? 'bad' : ''));
 	});
