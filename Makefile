@@ -2,6 +2,7 @@
 # A thin layer over meson and ninja.
 #
 #	make, make demo, make test, make bench, make install, make clean, make check-format
+#	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
 #	DYNAMIC=1   with shared libraries, in build-dynamic; else one static binary
@@ -47,6 +48,9 @@ test: tests
 	@meson test -C $(BUILD) --no-rebuild --print-errorlogs $(TESTS); rc=$$?; \
 		scripts/test-summary $(BUILD)/meson-logs/testlog.json; exit $$rc
 
+test-kernels: all
+	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
+
 bench: tests
 	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
 
@@ -62,4 +66,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test bench install clean check-format
+.PHONY: all tests demo test test-kernels bench install clean check-format
