@@ -20,16 +20,16 @@ struct generation {
 	unsigned int count;
 };
 
-/* lj_obj.h with LJ_GC64: GCHeader, lua_State, GCproto. */
+/* lj_obj.h with LJ_GC64: GCHeader, lua_State, GCproto; LJ_VMST_GC. */
 static const struct constant_field gc64_objects[] = {
-	{F(gc_gct), 9},	       {F(L_status), 11},     {F(L_glref), 16},	     {F(L_base), 32},
-	{F(L_top), 40},	       {F(L_maxstack), 48},   {F(L_stack), 56},	     {F(L_cframe), 80},
-	{F(L_stacksize), 88},  {F(fn_ffid), 10},      {F(fn_pc), 32},	     {F(fn_cfunc), 40},
-	{F(str_len), 20},      {F(str_data), 24},     {F(pt_size), 104},     {F(pt_numparams), 10},
-	{F(pt_framesize), 11}, {F(pt_sizebc), 12},    {F(pt_k), 32},	     {F(pt_sizekgc), 48},
-	{F(pt_sizekn), 52},    {F(pt_sizept), 56},    {F(pt_sizeuv), 60},    {F(pt_flags), 61},
-	{F(pt_trace), 62},     {F(pt_chunkname), 64}, {F(pt_firstline), 72}, {F(pt_numline), 76},
-	{F(pt_lineinfo), 80},  {F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
+	{F(vmstate_gc), 2},    {F(gc_gct), 9},	      {F(L_status), 11},     {F(L_glref), 16},
+	{F(L_base), 32},       {F(L_top), 40},	      {F(L_maxstack), 48},   {F(L_stack), 56},
+	{F(L_cframe), 80},     {F(L_stacksize), 88},  {F(fn_ffid), 10},	     {F(fn_pc), 32},
+	{F(fn_cfunc), 40},     {F(str_len), 20},      {F(str_data), 24},     {F(pt_size), 104},
+	{F(pt_numparams), 10}, {F(pt_framesize), 11}, {F(pt_sizebc), 12},    {F(pt_k), 32},
+	{F(pt_sizekgc), 48},   {F(pt_sizekn), 52},    {F(pt_sizept), 56},    {F(pt_sizeuv), 60},
+	{F(pt_flags), 61},     {F(pt_trace), 62},     {F(pt_chunkname), 64}, {F(pt_firstline), 72},
+	{F(pt_numline), 76},   {F(pt_lineinfo), 80},  {F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
 };
 
 /* lj_jit.h with LJ_GC64 since March 2021: SnapShot has mcofs. */

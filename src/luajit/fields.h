@@ -19,6 +19,7 @@
 	_(bc_funcf, uint8_t, 1) \
 	_(bc_funccw, uint8_t, 1) \
 	_(dualnum, uint8_t, 1) \
+	_(vmstate_gc, uint8_t, 1) \
 	_(vm_start, uint32_t, 1) \
 	_(vm_end, uint32_t, 1) \
 	_(cframe_size, int32_t, 1) \
