@@ -102,17 +102,14 @@ def bench_depth(bench):
 
 def work_done(bench, mode, rate):
     """Rounds of work a CPU second; rate 0: without a recording. The recorder runs on another CPU if there is one."""
-    target = bench.lua(bench.seconds, mode, 40)
-    recorder = None
-    if rate:
-        recorder = subprocess.Popen(
-            [bench.moonspy, "record", "-p", str(target.pid), "-r", str(rate), "-f", "json", "-q", "--force",
-             "-o", bench.path("slow.json")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    out, _ = target.communicate(timeout=bench.seconds * 10 + 60)
-    if recorder:
-        recorder.wait(timeout=60)
-        if recorder.returncode:
-            raise SystemExit("cost.py: moonspy record ended with %d" % recorder.returncode)
+    command = [bench.luajit, MIXED, str(bench.seconds), mode, "40"]
+    if rate:  # started by moonspy, so that all of it is recorded
+        command = [bench.moonspy, "record", "-r", str(rate), "-f", "json", "-q", "--force",
+                   "-o", bench.path("slow.json"), "--", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=bench.seconds * 10 + 60)
+    if done.returncode:
+        raise SystemExit("cost.py: a run ended with %d:\n%s" % (done.returncode, done.stderr))
+    out = done.stdout
     return float(re.search(r"work (\d+)", out).group(1)) / bench.seconds
 
 

@@ -10,10 +10,8 @@ rounds=${ROUNDS:-5} seconds=${SECONDS_EACH:-3}
 for round in $(seq "$rounds"); do
 	start "$work/without.$round" "$PROGRAMS/latency" "$seconds" rt
 	wait $! || fail "latency ended with $?"
-	start "$work/with.$round" "$PROGRAMS/latency" "$seconds" rt
-	target=$!
-	record "$work/p" -p "$target"
-	wait "$target" || fail "latency ended with $?"
+	record "$work/p" -- "$PROGRAMS/latency" "$seconds" rt
+	mv "$work/p.out" "$work/with.$round"
 done
 check "latency" "$work/p" --min-whole 99 --min-samples 50 --contains 'piece \(latency:1\)=50'
 python3 - "$work" "$rounds" <<-'END' || fail "pauses"
