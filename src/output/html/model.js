@@ -179,28 +179,26 @@ class Profile {
 		return sum;
 	}
 
-	// Whose code ran, by the innermost frame.
+	// Whose code ran, by the innermost frame; native code that the VM runs for its own sake counts as that.
 	shares() {
-		const sums = new Map(['interpreter', 'compiled', 'gc', 'compiler', 'exit', 'c', 'kernel', 'other']
-			.map(id => [id, 0]));
-		for (let i = 1; i < this.count; i++)
-			if (this.self[i]) {
-				const id = this.shareOf(this.frame[i]);
-				sums.set(id, sums.get(id) + this.self[i]);
-			}
-		return sums;
-	}
-
-	shareOf(frame) {
-		const state = {'[gc]': 'gc', '[jit compiler]': 'compiler', '[trace exit]': 'exit'};
-		switch (this.kinds[frame]) {
-		case KIND.lua: case KIND.fast: return 'interpreter';
-		case KIND.jit: case KIND.inlined: return 'compiled';
-		case KIND.cfunction: case KIND.native: return 'c';
-		case KIND.kernel: return 'kernel';
-		case KIND.state: return state[this.names[frame]] || 'other';
-		default: return 'other';
+		const states = {'[gc]': 'gc', '[jit compiler]': 'compiler', '[trace exit]': 'exit'};
+		const ids = ['interpreter', 'compiled', 'gc', 'compiler', 'exit', 'c', 'kernel', 'other'];
+		const place = id => ids.indexOf(id);
+		const byKind = {lua: 'interpreter', fast: 'interpreter', jit: 'compiled', inlined: 'compiled',
+			cfunction: 'c', native: 'c', kernel: 'kernel'};
+		const ofFrame = this.kinds.map((kind, i) => place(kind === KIND.state ?
+			states[this.names[i]] || 'other' : byKind[KINDS[kind].id] || 'other'));
+		const inState = new Int8Array(this.count).fill(-1);
+		const sums = ids.map(() => 0);
+		for (let i = 1; i < this.count; i++) {
+			const frame = this.frame[i], kind = this.kinds[frame];
+			if (kind === KIND.state)
+				inState[i] = ofFrame[frame];
+			else if (kind === KIND.native)
+				inState[i] = inState[this.parent[i]];
+			sums[inState[i] < 0 ? ofFrame[frame] : inState[i]] += this.self[i];
 		}
+		return new Map(ids.map((id, i) => [id, sums[i]]));
 	}
 }
 
