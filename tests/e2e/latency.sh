@@ -30,6 +30,8 @@ python3 - "$work" "$rounds" <<-'END' || fail "pauses"
 	print("latency: longest pause (median of runs) %.0f us without, %.0f us with; worst %.0f, %.0f us; 99.9th percentile "
 	      "%.0f, %.0f us; above 1 ms %d, %d" % (a["median"], b["median"], a["worst"], b["worst"], a["p999"], b["p999"],
 	                                            a["over"], b["over"]))
-	sys.exit(0 if b["over"] <= a["over"] or b["median"] <= 1000 and b["over"] <= a["over"] + 2 else 1)
+	# The machine makes long pauses of its own: only what is beyond chance is caused by the recording.
+	chance = 3 * (a["over"] + b["over"] + 1) ** 0.5
+	sys.exit(0 if b["over"] <= a["over"] + chance and b["p999"] <= max(1000, 1.5 * a["p999"]) else 1)
 END
 finish
