@@ -51,7 +51,7 @@ for signal in INT TERM; do
 	start "$work/rec" python3 -c '
 import signal, subprocess, sys, time
 p = subprocess.Popen(sys.argv[2:], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-time.sleep(1.5)
+time.sleep(6)
 p.send_signal(getattr(signal, "SIG" + sys.argv[1]))
 sys.exit(p.wait(20))' "$signal" "$MOONSPY" record -r "$RATE" -f json -o "$work/$signal" -p "$target"
 	expect 0 wait $!
