@@ -272,6 +272,46 @@ static MSP_INLINE int lua_call_a(struct msp_walk *w, uint64_t pc)
 	return ins >> 8 & 0xff;
 }
 
+/* No further Lua frame on this C frame; the coroutine's outer part starts at outer. */
+static MSP_INLINE int lua_no_frame(struct msp_walk *w, uint64_t outer)
+{
+	w->lua_base = 0;
+	w->cand_base = outer;
+	return 0;
+}
+
+/* From the frame at lua_base, whose link is in fn_link, to its caller: lua_base and lua_pc. */
+static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t link = w->fn_link, base = w->lua_base, prev = base - (link & ~7ull), cont = 0;
+	int a;
+
+	w->lua_pc = 0;
+	w->lua_base = prev;
+	switch (link & 7) {
+	case MSP_FT_LUA:
+	case MSP_FT_LUA + 4:
+		a = lua_call_a(w, link);
+		if (a < 0)
+			return MSP_ERR_LUA_BAD_LINK;
+		w->lua_base = base - frame_head(y) - 8 * a;
+		w->lua_pc = link;
+		return 0;
+	case MSP_FT_C:
+	case MSP_FT_CPCALL:
+		return lua_no_frame(w, prev);
+	case MSP_FT_CONT:
+		if (y->fr2 ? host_read(w, &w->lua_pc, 8, base - 24) || host_read(w, &cont, 8, base - 32)
+			   : read_ref(w, y, base - 12, &w->lua_pc) || read_ref(w, y, base - 16, &cont))
+			return MSP_ERR_LUA_READ;
+		return cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, prev) : 0;
+	case MSP_FT_VARG:
+		w->lua_flags |= MSP_LUA_SKIP;
+		return 0;
+	}
+	return 0;
+}
+
 /* The base that a coroutine's outer part starts from, if an inner part was walked already. */
 static MSP_INLINE uint64_t lua_take_suspended(struct msp_walk *w)
 {
@@ -384,14 +424,6 @@ static MSP_INLINE int lua_base_by_pc(struct msp_walk *w, const struct msp_lj_lay
 	return MSP_CALL(w, lua_try_base);
 }
 
-/* No Lua function runs on this C frame yet, or any more; the outer part starts at outer. */
-static MSP_INLINE int lua_no_frame(struct msp_walk *w, uint64_t outer)
-{
-	w->lua_base = 0;
-	w->cand_base = outer;
-	return 0;
-}
-
 /*
  * PC holds a frame distance, with the link's type or without: a call from C
  * that is not there yet, a return that is not a plain one, a fast function or
@@ -400,11 +432,14 @@ static MSP_INLINE int lua_no_frame(struct msp_walk *w, uint64_t outer)
 static MSP_INLINE int lua_base_by_distance(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
 	uint64_t pc = w->reg_pc;
-	int got = lua_read_frame(w, y, base);
+	int got;
 
-	if (!got && (w->fn_link & ~7ull) == (pc & ~7ull) && w->fn_link & 3) {
-		if ((w->fn_link & 3) == MSP_FT_C && !w->fn_ffid)
-			return lua_no_frame(w, base - (pc & ~7ull));
+	w->fn_link = 0;
+	got = lua_read_frame(w, y, base);
+	if ((w->fn_link & ~7ull) == (pc & ~7ull) && w->fn_link & 3) {
+		w->lua_base = base;
+		if (got || ((w->fn_link & 3) == MSP_FT_C && !w->fn_ffid))
+			return lua_follow(w, y); /* it returns: results may lie over its function already */
 	} else if ((pc & 3) == MSP_FT_C) {
 		return lua_no_frame(w, w->l_base);
 	}
@@ -674,40 +709,6 @@ static MSP_INLINE int lua_leave(struct msp_walk *w, uint64_t outer_base)
 	return MSP_STEP_MORE;
 }
 
-/* Sets lua_base and lua_pc to the caller's frame, by the link just read. */
-static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout *y)
-{
-	uint64_t link = w->fn_link, base = w->lua_base, prev = base - (link & ~7ull), cont = 0;
-	int a;
-
-	w->lua_pc = 0;
-	switch (link & 7) {
-	case MSP_FT_LUA:
-	case MSP_FT_LUA + 4:
-		a = lua_call_a(w, link);
-		if (a < 0)
-			return walk_error(w, MSP_ERR_LUA_BAD_LINK);
-		w->lua_base = base - frame_head(y) - 8 * a;
-		w->lua_pc = link;
-		return MSP_STEP_MORE;
-	case MSP_FT_C:
-	case MSP_FT_CPCALL:
-		return lua_leave(w, prev);
-	case MSP_FT_CONT:
-		if (y->fr2 ? host_read(w, &w->lua_pc, 8, base - 24) || host_read(w, &cont, 8, base - 32)
-			   : read_ref(w, y, base - 12, &w->lua_pc) || read_ref(w, y, base - 16, &cont))
-			return walk_error(w, MSP_ERR_LUA_READ);
-		if (cont == MSP_CONT_FFI_CALLBACK)
-			return lua_leave(w, prev);
-		break;
-	case MSP_FT_VARG:
-		w->lua_flags |= MSP_LUA_SKIP;
-		break;
-	}
-	w->lua_base = prev;
-	return MSP_STEP_MORE;
-}
-
 /* One frame on the Lua stack. */
 MSP_SUB(lua_step)
 {
@@ -730,9 +731,12 @@ MSP_SUB(lua_step)
 		w->lua_flags &= ~MSP_LUA_JIT;
 		w->jit_base = 0;
 	}
-	if (lua_follow(w, y))
-		return MSP_STEP_DONE;
-	if (w->mode == MSP_WALK_LUA && w->lua_base >= base)
+	got = lua_follow(w, y);
+	if (got)
+		return walk_error(w, got);
+	if (!w->lua_base)
+		return lua_leave(w, w->cand_base);
+	if (w->lua_base >= base)
 		return walk_error(w, MSP_ERR_LUA_BAD_LINK); /* links lead down, always */
 	return MSP_STEP_MORE;
 }

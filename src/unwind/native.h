@@ -56,10 +56,17 @@ static MSP_INLINE int native_cfa(struct msp_walk *w)
 	at = reg_get(w, w->rule.cfa_reg) + (int64_t)w->rule.cfa_off;
 	switch (w->rule.cfa_kind) {
 	case MSP_CFA_REG:
+	case MSP_CFA_RA_REG:
 		w->cfa = at;
 		return MSP_ERR_NONE;
 	case MSP_CFA_DEREF:
-		return host_read(w, &w->cfa, 8, at) ? MSP_ERR_STACK_READ : MSP_ERR_NONE;
+	case MSP_CFA_DEREF_ADD8:
+	case MSP_CFA_DEREF_FRAME:
+		if (host_read(w, &w->cfa, 8, at))
+			return MSP_ERR_STACK_READ;
+		if (w->rule.cfa_kind == MSP_CFA_DEREF_ADD8)
+			w->cfa += 8;
+		return MSP_ERR_NONE;
 	case MSP_CFA_PLT:
 		w->cfa = reg_get(w, arch_sp(w)) + 8;
 		if ((w->pc & 15) >= (uint32_t)w->rule.cfa_off)
@@ -70,22 +77,23 @@ static MSP_INLINE int native_cfa(struct msp_walk *w)
 	}
 }
 
-/* One saved register at CFA + ofs. The words just below the CFA are in w->stack already. */
-static MSP_INLINE int native_load(struct msp_walk *w, int ofs, int have_stack, uint64_t *value)
+/* One saved register at base + ofs. The words just below base are in w->stack if have_stack. */
+static MSP_INLINE int native_load(struct msp_walk *w, uint64_t base, int ofs, int have_stack,
+	uint64_t *value)
 {
 	if (have_stack && ofs <= -8 && ofs >= -64) {
 		*value = *(uint64_t *)(w->stack + ((uint32_t)(ofs + 64) & 0x38));
 		return 0;
 	}
-	return host_read(w, value, 8, w->cfa + (int64_t)ofs);
+	return host_read(w, value, 8, base + (int64_t)ofs);
 }
 
-/* All registers of the caller, from w->cfa and w->rule. */
-static MSP_INLINE int native_restore(struct msp_walk *w)
+/* The callee-saved registers but the return address; base: what their offsets count from. */
+static MSP_INLINE uint32_t native_restore_saved(struct msp_walk *w, uint64_t base, int have_stack)
 {
 	uint32_t known = w->known & (arch_preserved(w) | w->keep), slot, reg;
-	int have_stack = host_read(w, w->stack, 64, w->cfa - 64) == 0, ofs;
 	uint64_t value = 0;
+	int ofs;
 
 	for (slot = 1; slot < MSP_SLOT_COUNT; slot++) {
 		if (slot >= arch_slot_count(w))
@@ -95,29 +103,49 @@ static MSP_INLINE int native_restore(struct msp_walk *w)
 			continue;
 		reg = arch_slot_reg(w, slot) & 31;
 		known &= ~(1u << reg);
-		if (ofs == MSP_SAVED_UNDEFINED || native_load(w, ofs, have_stack, &value))
+		if (ofs == MSP_SAVED_UNDEFINED || native_load(w, base, ofs, have_stack, &value))
 			continue;
 		w->reg[reg] = value;
 		known |= 1u << reg;
 	}
-	ofs = w->rule.saved[MSP_SLOT_RA];
-	if (ofs == MSP_SAVED_UNDEFINED)
+	return known;
+}
+
+/* The return address, before any register is replaced. */
+static MSP_INLINE int native_return_address(struct msp_walk *w, int have_stack, uint64_t *value)
+{
+	int ofs = w->rule.saved[MSP_SLOT_RA];
+
+	if (w->rule.cfa_kind == MSP_CFA_RA_REG || (ofs == MSP_SAVED_SAME && w->arch == MSP_ARCH_ARM64)) {
+		uint32_t reg = w->rule.cfa_kind == MSP_CFA_RA_REG ? ofs : 30;
+
+		*value = reg_get(w, reg);
+		return reg_known(w, reg) ? MSP_ERR_NONE : MSP_ERR_LOST_REGISTER;
+	}
+	if (ofs == MSP_SAVED_UNDEFINED || ofs == MSP_SAVED_SAME)
 		return MSP_ERR_LOST_REGISTER;
-	if (ofs == MSP_SAVED_SAME) {
-		if (w->arch == MSP_ARCH_X86_64 || !(known >> 30 & 1))
-			return MSP_ERR_LOST_REGISTER;
-		value = w->reg[30];
-	} else if (native_load(w, ofs, have_stack, &value)) {
-		return MSP_ERR_STACK_READ;
-	}
+	return native_load(w, w->cfa, ofs, have_stack, value) ? MSP_ERR_STACK_READ : MSP_ERR_NONE;
+}
+
+/* All registers of the caller, from w->cfa and w->rule. */
+static MSP_INLINE int native_restore(struct msp_walk *w)
+{
+	int at_frame = w->rule.cfa_kind == MSP_CFA_DEREF_FRAME, have_stack, err;
+	uint64_t base = at_frame ? reg_get(w, w->rule.cfa_reg) : w->cfa, ra = 0;
+	uint32_t reg = arch_sp(w) & 31;
+
+	have_stack = host_read(w, w->stack, 64, base - 64) == 0;
+	err = native_return_address(w, have_stack && !at_frame, &ra);
+	if (err)
+		return err;
+	w->known = native_restore_saved(w, base, have_stack);
 	if (w->arch == MSP_ARCH_ARM64) {
-		value &= (1ull << 48) - 1; /* strips a pointer authentication code */
-		known &= ~(1u << 30);
+		ra &= (1ull << 48) - 1; /* strips a pointer authentication code */
+		w->known &= ~(1u << 30);
 	}
-	w->pc = value;
-	reg = arch_sp(w);
-	w->reg[reg & 31] = w->cfa;
-	w->known = known | 1u << reg;
+	w->pc = ra;
+	w->reg[reg] = w->cfa;
+	w->known |= 1u << reg;
 	return MSP_ERR_NONE;
 }
 
