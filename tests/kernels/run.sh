@@ -98,7 +98,6 @@ profile() {
 	ended "$name" || return 0
 	python3 "$root/tests/e2e/check.py" "$name.json" --quiet --figures "$version $name" --graph "$graph" "$@" ||
 		failed=1
-	sed -n "s/^.*whole stacks, /    /p" "$name.err"
 }
 
 # The verifier's figures are in libbpf's debug output.
