@@ -159,7 +159,8 @@ class Graph:
         elif word == "native":
             self.native = float(names[0])
         elif word == "at":
-            self.definitions[(names[0], int(names[1]))] = names[2]
+            file, number, name = rest.rsplit(None, 2)
+            self.definitions[(file, int(number))] = canonical(name)
         elif word == "misnamed":
             self.misnamed = float(names[0])
         elif word == "gone":

@@ -145,6 +145,13 @@ def read_profile(path):
 
 # ---- one stack against the graph ----
 
+def builtin_name(name):
+    """Methods as the VM's own list calls them: ffi:__call is ffi.meta.__call, file:close io.method.close."""
+    kind, colon, method = (name or "").partition(":")
+    table = {"ffi": "ffi.meta", "file": "io.method", "io": "io.method", "buffer": "buffer.method"}
+    return "%s.%s" % (table.get(kind, kind), method) if colon else name
+
+
 class Checker:
     def __init__(self, graph, inlined_hidden=False, lua_only=False):
         self.graph, self.inlined_hidden, self.lua_only = graph, inlined_hidden, lua_only
@@ -154,7 +161,7 @@ class Checker:
         is printed."""
         graph = self.graph
         if frame.kind not in LUA_KINDS:
-            return graph.aliases.get(frame.name, frame.name), None
+            return graph.aliases.get(frame.name, builtin_name(frame.name)), None
         if frame.name == GONE:
             return GONE, None
         base = os.path.basename(frame.file or "")

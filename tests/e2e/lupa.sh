@@ -14,5 +14,5 @@ LuaJIT*) ;;
 esac
 record "$work/p" -- "$python" "$workloads/embedded.py" "${SECONDS_EACH:-4}"
 check "lupa ($implementation)" "$work/p" --graph "$workloads/embedded.graph" --min-whole 99.5 --inlined-hidden \
-	--contains 'outer \(.*;{some};inner \(=20'
+	--contains '(?:outer|anonymous) \(.*;{some};inner \(=20'
 finish
