@@ -140,8 +140,26 @@ int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
 	return err;
 }
 
+/* What runs already is loaded before the first sample; what cannot be opened stays unknown. */
+static void load_running(struct msp_recorder *rec)
+{
+	struct rec_process *p;
+	pid_t *pid;
+	int n = msp_process_find(NULL, &pid);
+
+	for (int i = 0; i < n; i++) {
+		p = rec_insert(rec, pid[i]);
+		if (p && !p->process)
+			rec_load(rec, p);
+	}
+	if (n >= 0)
+		free(pid);
+}
+
 int msp_recorder_add_all(struct msp_recorder *rec)
 {
+	if (rec->sampler)
+		load_running(rec);
 	return rec->sampler ? msp_sampler_attach_cpus(rec->sampler) : MSP_E_UNSUPPORTED;
 }
 
@@ -160,12 +178,12 @@ static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 	const struct rec_process *parent = rec_find(rec, change->ppid);
 	struct rec_process *p;
 
-	if (!parent || !parent->added || !rec->opts.follow)
+	if (!rec->opts.all && (!parent || !parent->added || !rec->opts.follow))
 		return;
 	p = rec_insert(rec, change->pid);
 	if (!p)
 		return;
-	p->added = true;
+	p->added = !rec->opts.all;
 	if (!p->process)
 		rec_load(rec, p);
 }
@@ -181,6 +199,8 @@ static void on_change(void *ctx, const struct msp_change *change)
 		for (size_t i = 0; i < rec->process_count; i++)
 			rec->process[i]->dirty = true;
 	p = rec_find(rec, change->pid);
+	if (!p && rec->opts.all && change->kind == MSP_CHANGE_EXEC)
+		p = rec_insert(rec, change->pid);
 	if (!p)
 		return;
 	if (change->kind == MSP_CHANGE_EXEC)
