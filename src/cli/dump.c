@@ -86,6 +86,18 @@ static bool may_open(pid_t pid)
 	return true;
 }
 
+/* A VM that was busy while VMs were looked for is known by the stacks it is on. */
+static void add_met_vms(struct cli_live *live, const struct msp_snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->count; i++)
+		for (size_t j = 0; j < snapshot->thread[i].count; j++) {
+			const struct msp_raw_frame *f = &snapshot->thread[i].frames[j];
+
+			if (f->kind == MSP_RAW_VM)
+				msp_space_vm_at(live->space, f->image, f->addr);
+		}
+}
+
 static int dump_live(const struct msp_options *options, struct cli_live *live,
 		     struct dump_writer *writer)
 {
@@ -96,6 +108,7 @@ static int dump_live(const struct msp_options *options, struct cli_live *live,
 	r = msp_snapshot_take(live->space, &snapshot);
 	if (r < 0)
 		return cli_live_error("dump", live, r);
+	add_met_vms(live, &snapshot);
 	broken = dump_process(writer, live, &snapshot);
 	msp_snapshot_free(&snapshot);
 	msp_space_vms(live->space, &vms);

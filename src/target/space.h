@@ -90,7 +90,8 @@ struct msp_vm {
 	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
 	uint64_t image_base;
 	struct msp_lj_proof proof;
-	bool gone;           /* was proved once, and is no more */
+	bool gone;           /* was proved once and is no more, or never was one */
+	uint64_t tried_ns;   /* when it was proved, or failed */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
 	uint64_t names_generation;  /* of the mappings that names knows */
 };

@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "moonspy/moonspy.h"
 #include "target/process.h"
 
 #define PAGES_AT_ONCE 1024
-#define PAGE_THERE (3ull << 62) /* in a pagemap entry: present, or swapped out */
-#define RUN_GAP 4		/* so many missing pages do not end a run */
+#define PROOF_TRIES 8
+#define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
+#define PAGE_THERE (3ull << 62)	  /* in a pagemap entry: present, or swapped out */
+#define RUN_GAP 4		  /* so many missing pages do not end a run */
 
 void msp_space_forget_vms(struct msp_space *space)
 {
@@ -32,12 +35,36 @@ static struct msp_vm *find_vm(const struct msp_space *space, uint32_t image, uin
 	return NULL;
 }
 
-static int prove(struct msp_space *space, struct msp_vm *vm)
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/*
+ * Sets vm->proof. A running VM changes between two reads of it, which looks
+ * like a failed check now and then: it is given several chances.
+ */
+static int prove(struct msp_space *space, struct msp_vm *vm, int tries)
 {
 	const struct msp_image_entry *entry = msp_images_get(space->images, vm->image);
+	const struct msp_memory *mem = msp_process_memory(space->process);
+	struct timespec pause = {.tv_nsec = 300000};
+	int r;
 
-	return msp_lj_prove(entry->build, msp_process_memory(space->process), vm->image_base, vm->g,
-			    &vm->proof);
+	for (int i = 0; i < tries; i++) {
+		r = msp_lj_prove(entry->build, mem, vm->image_base, vm->g, &vm->proof);
+		if (r != MSP_E_NOT_PROVED)
+			break;
+		if (i + 1 < tries)
+			nanosleep(&pause, NULL);
+	}
+	vm->tried_ns = now_ns();
+	if (vm->proof.proved)
+		vm->gone = false;
+	return r == MSP_E_NOT_PROVED ? 0 : r;
 }
 
 /* A free slot, else that of a VM that is gone. */
@@ -67,11 +94,9 @@ static struct msp_vm *add_vm(struct msp_space *space, const struct msp_image_ent
 
 	if (vm) {
 		vm->image_base = base;
-		if (prove(space, vm) == 0 && vm->proof.proved)
-			vm->gone = false;
-		return vm;
+		return prove(space, vm, PROOF_TRIES) < 0 ? NULL : vm;
 	}
-	if (prove(space, &fresh) < 0 || !(slot = free_slot(space)))
+	if (prove(space, &fresh, PROOF_TRIES) < 0 || !(slot = free_slot(space)))
 		return NULL;
 	*slot = fresh;
 	space->vms += slot == &space->vm[space->vms];
@@ -153,9 +178,23 @@ static void prove_again(struct msp_space *space)
 		struct msp_vm *vm = &space->vm[i];
 		bool was = vm->proof.proved;
 
-		if (prove(space, vm) < 0)
+		if (prove(space, vm, was ? PROOF_TRIES : 1) < 0)
 			vm->proof.proved = false;
 		vm->gone = !vm->proof.proved && (was || vm->gone);
+	}
+}
+
+/* What only looks a little like a VM is of no interest beside a proved VM of that build. */
+static void drop_debris(struct msp_space *space)
+{
+	for (size_t i = 0; i < space->vms; i++) {
+		struct msp_vm *vm = &space->vm[i];
+
+		if (vm->proof.proved ||
+		    vm->proof.check[MSP_LJ_CHECK_MAINTHREF].result != MSP_LJ_FAILED)
+			continue;
+		for (size_t j = 0; j < space->vms; j++)
+			vm->gone |= space->vm[j].image == vm->image && space->vm[j].proof.proved;
 	}
 }
 
@@ -175,6 +214,7 @@ int msp_space_find_vms(struct msp_space *space)
 	}
 	if (search.pagemap >= 0)
 		close(search.pagemap);
+	drop_debris(space);
 	return space->vms || search.result == 0 ? (int)space->vms : search.result;
 }
 
@@ -195,6 +235,8 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	vm = find_vm(space, entry->index, g);
 	if (vm && vm->proof.proved)
 		return vm;
+	if (vm && now_ns() - vm->tried_ns < TRY_AGAIN_NS)
+		return NULL;
 	if (!msp_space_image_base(space, entry->index, &base))
 		return NULL;
 	vm = add_vm(space, entry, base, g);
