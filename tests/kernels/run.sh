@@ -109,6 +109,15 @@ check_load() {
 	echo "$version loads: $(sed -n 's/^\(verification time\|stack depth\|processed\)/\1/p' load.err | tr '\n' ' ')"
 }
 
+# The whole machine, without kernel frames.
+check_all() {
+	ended all || return 0
+	grep -q 'main chunk (/workloads/mixed.lua:0);level .*;bottom (/workloads/mixed.lua:' all.folded ||
+		fault "no Lua function in the recording of the whole machine"
+	! grep -q '_\[k\]' all.folded || fault "kernel frames in spite of --no-kernel"
+	echo "$version all: $(wc -l <all.folded) stacks"
+}
+
 # A dump shows the Lua functions that cannot be missing, and the C functions around them.
 check_dump() {
 	ended dump || return 0
@@ -131,6 +140,7 @@ judge() {
 	# Stops are slow under emulation: fewer samples than asked for.
 	profile ptrace-jit "$mixed" --inlined-hidden --min-samples 5
 	profile ptrace-nojit "$mixed" --min-samples 5
+	check_all
 	check_dump
 	[ ! -s dmesg ] || fault "the kernel complains: $(cat dmesg)"
 }
