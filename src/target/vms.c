@@ -240,7 +240,10 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	if (!msp_space_image_base(space, entry->index, &base))
 		return NULL;
 	vm = add_vm(space, entry, base, g);
-	return vm && vm->proof.proved ? vm : NULL;
+	if (!vm)
+		return NULL;
+	vm->gone = !vm->proof.proved;
+	return vm->gone ? NULL : vm;
 }
 
 /* Where functions and their names may be. A range known already is passed over. */
