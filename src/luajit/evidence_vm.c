@@ -43,7 +43,7 @@ struct vm_reader {
 	int64_t trace_mcode, trace_base, trace_table;
 
 	struct votes save_pc; /* frame slot, register */
-	struct votes save_l;  /* frame slot, base register */
+	struct votes save_l;  /* frame slot << 16 | field of L, base register */
 	struct votes vmstate; /* offset from the dispatch register */
 };
 
@@ -269,8 +269,9 @@ static void handler_store(struct vm_reader *r, const struct msp_sym_event *ev)
 	    from->kind == MSP_SYM_REG && from->op != MSP_X64_RSP)
 		vote(&r->save_pc, ev->a.off, from->op);
 	if (ev->size == 8 && msp_sym_is_load_reg(env, base_of(ev->a), 0, MSP_X64_RSP, &slot) &&
-	    ev->a.off == r->build->layout.L_base && from->kind == MSP_SYM_REG && !ev->b.off)
-		vote(&r->save_l, slot, from->op);
+	    (ev->a.off == r->build->layout.L_base || !r->build->has[MSP_LJ_FIELD_L_base]) &&
+	    ev->a.off > 0 && from->kind == MSP_SYM_REG && !ev->b.off)
+		vote(&r->save_l, slot << 16 | ev->a.off, from->op);
 	if (ev->size == 4 && is_const(env, ev->b) && (int32_t)ev->b.off < 0 &&
 	    (int32_t)ev->b.off >= MIN_VMSTATE && env->node[ev->a.node].kind == MSP_SYM_REG)
 		vote(&r->vmstate, ev->a.off, env->node[ev->a.node].op);
@@ -379,7 +380,8 @@ static void habits_found(struct vm_reader *r)
 		MSP_LJ_FOUND(build, reg_pc, "code", b, "handlers save it as bytecode position");
 	}
 	if (winner(&r->save_l, &a, &b)) {
-		MSP_LJ_FOUND(build, cf_L, "code", a, "handlers take L from there");
+		MSP_LJ_FOUND(build, cf_L, "code", a >> 16, "handlers take L from there");
+		MSP_LJ_FOUND(build, L_base, "code", a & 0xffff, "handlers store BASE there");
 		MSP_LJ_FOUND(build, reg_base, "code", b, "handlers store it in L->base");
 	}
 }

@@ -18,6 +18,18 @@
 #define FIRST_FFID 2
 #define NEAR 32
 
+#define MAX_SITES 16384
+
+/* Where code takes the address of constant data in the register of a call's third argument. */
+struct site {
+	uint64_t target, addr;
+};
+
+struct sites {
+	struct site *site;
+	unsigned int count;
+};
+
 /* The library's name, as the code that registers the table passes it. */
 struct library {
 	char prefix[48]; /* "string.", "io:", "" */
@@ -90,28 +102,55 @@ static void prefix_by_symbol(struct msp_lj_build *build, uint64_t addr,
 		*c = *c == '_' ? '.' : *c;
 }
 
-static void find_library(struct msp_lj_build *build, const struct msp_libinit *init,
-			 struct library *lib)
+static bool in_constants(const struct msp_lj_build *build, uint64_t addr)
 {
-	lib->prefix[0] = 0;
+	for (unsigned int i = 0; i < build->segment_count; i++) {
+		const struct msp_lj_segment *seg = &build->segment[i];
+
+		if (!seg->exec && !seg->write && addr >= seg->addr &&
+		    addr - seg->addr < seg->file_size)
+			return true;
+	}
+	return false;
+}
+
+/* One pass over the code for all tables: programs can be large. */
+static void find_sites(const struct msp_lj_build *build, struct sites *sites)
+{
 	for (unsigned int s = 0; s < build->segment_count; s++) {
-		uint64_t base = build->segment[s].addr;
+		uint64_t base = build->segment[s].addr, target;
 		size_t size;
 		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
 
-		for (size_t i = 0; build->segment[s].exec && bytes && i + 7 <= size; i++) {
-			const char *name;
-
-			if (x64_lea(bytes + i, base + i, LEA_RDX) != init->addr)
-				continue;
-			name = string_near(build, bytes, size, base, i, LEA_RSI);
-			/* Global functions, which come first, have no prefix. */
-			if (!name && init->ffid != FIRST_FFID)
-				prefix_by_symbol(build, base + i, init, lib);
-			else if (name && strcmp(name, "_G") != 0)
-				snprintf(lib->prefix, sizeof(lib->prefix), "%s.", name);
-			return;
+		if (!build->segment[s].exec || !bytes)
+			continue;
+		for (size_t i = 0; i + 7 <= size && sites->count < MAX_SITES; i++) {
+			target = x64_lea(bytes + i, base + i, LEA_RDX);
+			if (target && in_constants(build, target))
+				sites->site[sites->count++] = (struct site){target, base + i};
 		}
+	}
+}
+
+static void find_library(struct msp_lj_build *build, const struct sites *sites,
+			 const struct msp_libinit *init, struct library *lib)
+{
+	lib->prefix[0] = 0;
+	for (unsigned int i = 0; i < sites->count; i++) {
+		uint64_t addr = sites->site[i].addr, start = addr < NEAR ? 0 : addr - NEAR;
+		size_t avail;
+		const uint8_t *bytes = msp_image_bytes(build->image, start, &avail);
+		const char *name;
+
+		if (sites->site[i].target != init->addr || !bytes)
+			continue;
+		name = string_near(build, bytes, avail, start, (size_t)(addr - start), LEA_RSI);
+		/* Global functions, which come first, have no prefix. */
+		if (!name && init->ffid != FIRST_FFID)
+			prefix_by_symbol(build, addr, init, lib);
+		else if (name && strcmp(name, "_G") != 0)
+			snprintf(lib->prefix, sizeof(lib->prefix), "%s.", name);
+		return;
 	}
 }
 
@@ -149,11 +188,12 @@ static void set_name(struct msp_lj_build *build, unsigned int ffid, const char *
 	build->ff_name[ffid] = strdup(text);
 }
 
-static void add_table(struct msp_lj_build *build, const struct msp_libinit *init)
+static void add_table(struct msp_lj_build *build, const struct sites *sites,
+		      const struct msp_libinit *init)
 {
 	struct library lib;
 
-	find_library(build, init, &lib);
+	find_library(build, sites, init, &lib);
 	for (unsigned int i = 0; i < init->count; i++) {
 		const char *name = init->func[i].name;
 		unsigned int ffid = init->ffid + i;
@@ -198,17 +238,21 @@ static bool find_table(struct msp_lj_build *build, unsigned int ffid, unsigned i
 void msp_lj_find_ff_names(struct msp_lj_build *build)
 {
 	struct msp_libinit *init = calloc(1, sizeof(*init));
+	struct sites sites = {.site = calloc(MAX_SITES, sizeof(*sites.site))};
 	unsigned int ffid = FIRST_FFID, ffasm = 0, slack = 0;
 
-	if (!init)
-		return;
+	if (!init || !sites.site)
+		goto out;
+	find_sites(build, &sites);
 	while (ffid < MSP_LJ_MAX_FF && find_table(build, ffid, ffasm, slack, init) && init->count) {
-		add_table(build, init);
+		add_table(build, &sites, init);
 		ffid += init->count;
 		ffasm = init->ffasm + init->asm_count;
 		slack = init->nameless;
 	}
 	build->ff_count = ffid;
 	build->ff_asm_count = ffasm;
+out:
+	free(sites.site);
 	free(init);
 }
