@@ -15,7 +15,7 @@ struct cli_live {
 	struct msp_symbolizer *symbols;
 };
 
-/* The registry for cli_live_open(), with the user's table cache. Prints what is wrong; 0 or the exit code. */
+/* The registry, with the user's table cache. Prints what is wrong; 0 or the exit code. */
 int cli_images_open(struct msp_images **out);
 
 /* Opens, loads images, finds and proves VMs. Prints what is wrong; 0 or the exit code. */

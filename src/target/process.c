@@ -90,7 +90,7 @@ int msp_process_open(pid_t pid, struct msp_process **out)
 	if (r < 0)
 		goto fail;
 	process->pid = pid;
-	/* Opened after the directory: if that process still is there then, both are the same one. */
+	/* Opened after the directory: if its process is there still, both are the same one. */
 	process->pidfd = syscall(SYS_pidfd_open, pid, 0);
 	r = msp_read_stat(process->dir, "stat", &stat);
 	if (r < 0)

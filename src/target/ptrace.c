@@ -342,7 +342,7 @@ int msp_process_stop(struct msp_process *process)
 	int r, count = 0;
 
 	release_late(process, 0);
-	/* A running thread may start others: only when a look finds none new are all of them stopped. */
+	/* A running thread may start others: all are stopped when a look finds none new. */
 	for (int round = 0; round < MAX_ROUNDS; round++) {
 		r = seize_new(process);
 		if (r <= 0)

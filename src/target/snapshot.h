@@ -17,7 +17,7 @@ void msp_walker_free(struct msp_walker *walker);
 
 /* The stack that a walk found; good until the walker's next one. */
 struct msp_stack {
-	const struct msp_raw_frame *frames; /* leaf first; the last one is an ERROR frame if error is set */
+	const struct msp_raw_frame *frames; /* leaf first; the last is an ERROR frame if error is set */
 	size_t count;
 	int error;    /* enum msp_error_reason */
 	bool has_vm;  /* a LuaJIT VM is on it; vmstate is that of the innermost */

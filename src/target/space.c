@@ -66,8 +66,7 @@ struct refresh {
 	struct msp_maps maps;
 	struct msp_mapping *mapping;
 	uint32_t *map_index; /* of each mapping, in maps */
-	int32_t *
-		request_of; /* of each mapping: the request that answers for it, -1 none, else see known */
+	int32_t *request_of; /* of each mapping: who answers for it; -1: nobody, or it is known */
 	size_t count;
 	struct msp_image_request *request;
 	void **bytes; /* of each request */

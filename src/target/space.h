@@ -22,15 +22,15 @@ struct msp_images;
 struct msp_image_entry {
 	uint32_t index;           /* counts up from 1; never reused */
 	struct msp_image *image;
-	const struct msp_unwind_table *table; /* with the VM rows of build laid over; NULL: none could be made */
+	const struct msp_unwind_table *table; /* VM rows laid over; NULL: none could be made */
 	struct msp_lj_build *build;           /* NULL: no LuaJIT in it */
-	int build_error;                      /* of msp_lj_build_find(); MSP_E_NOT_PROVED: build is incomplete */
+	int build_error;                      /* of msp_lj_build_find(); NOT_PROVED: incomplete */
 	uint32_t layout;                      /* index of build's layout, or MSP_LAYOUT_NONE */
 };
 
 struct msp_images_options {
 	const char *cache_dir; /* of compiled unwind tables; NULL = none */
-	unsigned int threads;  /* that load several images at once; 0 = as many as there are CPUs, at most 8 */
+	unsigned int threads;  /* that load images; 0 = as many as there are CPUs, at most 8 */
 	bool no_luajit;        /* natively only: looks for no LuaJIT */
 };
 
@@ -41,10 +41,11 @@ void msp_images_free(struct msp_images *images);
 const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index);
 uint32_t msp_images_count(const struct msp_images *images);
 /* The image whose build has that layout index. Layout indices are 1..msp_images_layouts(). */
-const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout);
+const struct msp_image_entry *
+msp_images_by_layout(const struct msp_images *images, uint32_t layout);
 uint32_t msp_images_layouts(const struct msp_images *images);
 
-/* Adds a file that no process need map; closes fd in any case. MSP_E_FORMAT: not for such a machine. */
+/* Adds a file that no process need map; closes fd. MSP_E_FORMAT: not for such a machine. */
 int msp_images_add_file(struct msp_images *images, int fd, const char *name,
 	const struct msp_image_entry **out);
 
@@ -72,8 +73,9 @@ int msp_space_refresh(struct msp_space *space);
 const struct msp_mapping *msp_space_mappings(const struct msp_space *space, size_t *count);
 /* The one around pc; NULL if there is none. */
 const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t pc);
-/* Name of a mapping as /proc/PID/maps has it, "" for anonymous memory; valid until the next refresh. */
-const char *msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping);
+/* Its name as in /proc/PID/maps, "" for anonymous memory; valid until the next refresh. */
+const char *
+msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping);
 /* Address of the image-relative address 0; false if the image is not mapped. */
 bool msp_space_image_base(const struct msp_space *space, uint32_t image, uint64_t *base);
 

@@ -48,7 +48,7 @@ uint64_t msp_process_start_time(const struct msp_process *process); /* clock tic
 pid_t msp_process_tracer(const struct msp_process *process);
 /* 32 or 64. */
 int msp_process_bits(struct msp_process *process);
-/* fd of its /proc/PID, for openat(); owned by the process. Never shows another process with that pid. */
+/* fd of its /proc/PID, for openat(); owned by the process; never another process of that pid. */
 int msp_process_dir(const struct msp_process *process);
 /* comm, and the command line with spaces ("" for none); owned by the process. */
 const char *msp_process_comm(struct msp_process *process);
@@ -76,7 +76,7 @@ uint64_t msp_process_thread_start_time(struct msp_process *process, pid_t tid);
 /* Its state as in /proc ('R', 'S', 'D', 'T', 't', 'Z', ...). */
 int msp_process_thread_state(struct msp_process *process, pid_t tid);
 
-/* Registers from a register set of ptrace or a core file (NT_PRSTATUS). MSP_E_UNSUPPORTED: its size, arch. */
+/* From a register set of ptrace or a core file (NT_PRSTATUS). MSP_E_UNSUPPORTED: its size, arch. */
 int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp_registers *out);
 
 /*

@@ -169,7 +169,7 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 	w->host = (uintptr_t)walker;
 	set_registers(w, regs);
 	walk_begin(w);
-	/* A step that puts out no frame may follow one that does, but no two in a row do without. */
+	/* Steps without a frame are few, but a target could make them many. */
 	for (int i = 0; i < 8 * MSP_MAX_FRAMES; i++)
 		if (walk_step(w) != MSP_STEP_MORE)
 			break;

@@ -104,7 +104,7 @@ static inline void sleep_forever(struct shared *shared)
 		pause();
 }
 
-/* Runs test() in a child process of its own, where it may give up rights; it returns 0 if all is well. */
+/* Runs test() in a child of its own, where it may give up rights; 0 if all is well. */
 static inline int in_child(int (*test)(void *), void *arg)
 {
 	pid_t pid = fork();
