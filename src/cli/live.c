@@ -79,7 +79,7 @@ static int load(struct cli_live *live)
 		return r;
 	r = msp_space_new(live->images, live->process, &live->space);
 	if (r == 0)
-		r = msp_symbolizer_new(live->space, NULL, &live->symbols);
+		r = msp_symbolizer_new(msp_space_images(live->space), live->space, NULL, &live->symbols);
 	if (r == 0)
 		r = msp_space_refresh(live->space);
 	if (r >= 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,6 +153,8 @@ static int open_engine(struct record *r, enum msp_engine engine, char *why, size
 		.kernel = !o->view.no_kernel,
 		.stats = true,
 		.cache_dir = cli_cache_dir(dir, sizeof(dir)),
+		.pids = r->pids,
+		.pid_count = r->pid_count,
 	};
 
 	return msp_recorder_open(&opts, &r->recorder, why, size);
@@ -278,6 +281,8 @@ static int run(struct record *r)
 {
 	int err;
 
+	/* New mappings have to be known before the code in them is sampled; little is to be done, but soon. */
+	setpriority(PRIO_PROCESS, 0, -10);
 	while (!finished(r)) {
 		err = msp_recorder_poll(r->recorder, step_ms(r));
 		if (err) {

@@ -2,6 +2,8 @@
 #ifndef MSP_RECORDER_INTERNAL_H
 #define MSP_RECORDER_INTERNAL_H
 
+#include <pthread.h>
+
 #include "bpf/sampler.h"
 #include "bpf/sideband.h"
 #include "recorder/recorder.h"
@@ -47,7 +49,9 @@ struct msp_recorder {
 	int epoll;
 	struct msp_images *images;
 	uint32_t images_sent, layouts_sent;
-	struct msp_kernel_symbols *kernel;
+	struct msp_kernel_symbols *kernel; /* once kernel_thread has ended */
+	pthread_t kernel_thread;
+	bool kernel_loading;
 	struct msp_profile *profile;
 
 	struct rec_process **process; /* sorted by pid */
@@ -63,11 +67,16 @@ struct msp_recorder {
 	char refused[160];
 };
 
+/* The kernel's symbols; waits until they are read. NULL: none. */
+const struct msp_kernel_symbols *rec_kernel_symbols(struct msp_recorder *rec);
+
 /* processes.c */
 struct rec_process *rec_find(struct msp_recorder *rec, pid_t pid);
 struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid);
 void rec_remove(struct msp_recorder *rec, struct rec_process *p);
-/* Opens the process, loads its tables, hands them to the engine. */
+/* Opens the process, loads its tables. */
+int rec_prepare(struct msp_recorder *rec, struct rec_process *p);
+/* The same, if it has not been prepared, and hands them to the engine. */
 int rec_load(struct msp_recorder *rec, struct rec_process *p);
 void rec_unload(struct rec_process *p);
 int rec_refresh(struct msp_recorder *rec, struct rec_process *p);

@@ -187,19 +187,28 @@ int rec_refresh(struct msp_recorder *rec, struct rec_process *p)
 	return send_process(rec, p);
 }
 
-int rec_load(struct msp_recorder *rec, struct rec_process *p)
+int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
 {
 	int err = msp_process_open(p->pid, &p->process);
 
+	msp_symbolizer_free(p->symbols); /* of samples from before it was known */
+	p->symbols = NULL;
 	if (!err)
 		err = msp_space_new(rec->images, p->process, &p->space);
 	if (!err)
-		err = msp_symbolizer_new(p->space, rec->kernel, &p->symbols);
-	if (!err) {
 		err = msp_space_refresh(p->space);
-		err = err < 0 ? err : send_process(rec, p);
-	}
 	p->refreshed_ns = rec_now_ns();
+	if (err < 0)
+		rec_unload(p);
+	return err < 0 ? err : 0;
+}
+
+int rec_load(struct msp_recorder *rec, struct rec_process *p)
+{
+	int err = p->process ? 0 : rec_prepare(rec, p);
+
+	if (!err)
+		err = send_process(rec, p);
 	if (err)
 		rec_unload(p);
 	return err;

@@ -52,6 +52,69 @@ static int open_bpf(struct msp_recorder *rec, char *error, size_t size)
 	return err ? err : watch(rec, msp_sideband_fd(rec->sideband));
 }
 
+/* ---- Starting: the kernel checks the program while tables are made and its symbols are read ---- */
+
+struct engine_start {
+	struct msp_recorder *rec;
+	char *error;
+	size_t size;
+	int result;
+};
+
+static void *start_engine(void *arg)
+{
+	struct engine_start *start = arg;
+
+	start->result = start->rec->opts.engine == MSP_ENGINE_BPF
+				? open_bpf(start->rec, start->error, start->size)
+				: rec_ptrace_open(start->rec);
+	return NULL;
+}
+
+static void *load_kernel_symbols(void *arg)
+{
+	struct msp_recorder *rec = arg;
+
+	rec->kernel = msp_kernel_symbols_load();
+	return NULL;
+}
+
+const struct msp_kernel_symbols *rec_kernel_symbols(struct msp_recorder *rec)
+{
+	if (rec->kernel_loading)
+		pthread_join(rec->kernel_thread, NULL);
+	rec->kernel_loading = false;
+	return rec->kernel;
+}
+
+/* Processes that cannot be opened are told of when they are added. */
+static void prepare_processes(struct msp_recorder *rec)
+{
+	struct rec_process *p;
+
+	for (size_t i = 0; i < rec->opts.pid_count; i++) {
+		p = rec_insert(rec, rec->opts.pids[i]);
+		if (p && !p->process)
+			rec_prepare(rec, p);
+	}
+}
+
+static int start(struct msp_recorder *rec, char *error, size_t error_size)
+{
+	struct engine_start engine = {.rec = rec, .error = error, .size = error_size};
+	pthread_t thread;
+	bool threaded = !pthread_create(&thread, NULL, start_engine, &engine);
+
+	if (!threaded)
+		start_engine(&engine);
+	if (rec->opts.kernel)
+		rec->kernel_loading = !pthread_create(&rec->kernel_thread, NULL, load_kernel_symbols, rec);
+	prepare_processes(rec);
+	if (threaded)
+		pthread_join(thread, NULL);
+	return engine.result;
+}
+
 int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_recorder **out, char *error,
 	size_t error_size)
 {
@@ -69,12 +132,8 @@ int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_record
 	rec->ids = calloc(MSP_MAX_FRAMES + 1, sizeof(*rec->ids));
 	rec->started_ns = rec_now_ns();
 	err = rec->epoll < 0 || !rec->profile || !rec->ids ? MSP_E_NOMEM : msp_images_new(&images, &rec->images);
-	if (!err && opts->engine == MSP_ENGINE_BPF)
-		err = open_bpf(rec, error, error_size);
-	if (!err && opts->engine == MSP_ENGINE_PTRACE)
-		err = rec_ptrace_open(rec);
-	if (!err && opts->kernel)
-		rec->kernel = msp_kernel_symbols_load();
+	if (!err)
+		err = start(rec, error, error_size);
 	if (err) {
 		if (!error[0])
 			snprintf(error, error_size, "%s", msp_strerror(err));
@@ -96,6 +155,7 @@ void msp_recorder_close(struct msp_recorder *rec)
 	msp_sideband_close(rec->sideband);
 	msp_sampler_close(rec->sampler);
 	msp_images_free(rec->images);
+	rec_kernel_symbols(rec);
 	msp_kernel_symbols_free(rec->kernel);
 	msp_profile_free(rec->profile);
 	if (rec->epoll >= 0)

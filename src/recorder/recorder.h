@@ -27,6 +27,8 @@ struct msp_recorder_options {
 	bool no_luajit;        /* natively only */
 	bool stats;            /* measure what a sample costs */
 	const char *cache_dir; /* of unwind tables; NULL = none */
+	const pid_t *pids;     /* processes that will be added: loaded while the engine starts */
+	size_t pid_count;
 };
 
 /* error[]: the reason in words. MSP_E_PERMISSION, MSP_E_UNSUPPORTED, MSP_E_NOMEM. */

@@ -67,7 +67,7 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		p = rec_insert(rec, sample->pid);
 	if (!p)
 		return rec->failed = MSP_E_NOMEM;
-	if (!p->symbols && msp_symbolizer_new(p->space, rec->kernel, &p->symbols))
+	if (!p->symbols && msp_symbolizer_new(rec->images, p->space, rec_kernel_symbols(rec), &p->symbols))
 		return rec->failed = MSP_E_NOMEM;
 	if (n > MSP_MAX_FRAMES)
 		return 0;

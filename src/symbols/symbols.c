@@ -7,18 +7,20 @@
 #include "symbols/symbols.h"
 
 struct msp_symbolizer {
-	struct msp_space *space;
+	struct msp_images *images;
+	struct msp_space *space; /* NULL: gone */
 	const struct msp_kernel_symbols *kernel;
 	char text[128];
 };
 
-int msp_symbolizer_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)
+int msp_symbolizer_new(struct msp_images *images, struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)
 {
 	struct msp_symbolizer *s = calloc(1, sizeof(*s));
 
 	*out = s;
 	if (!s)
 		return MSP_E_NOMEM;
+	s->images = images;
 	s->space = space;
 	s->kernel = kernel;
 	return 0;
@@ -53,33 +55,44 @@ static void name_kernel(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 	}
 }
 
-/* The image of a native frame, NULL if it is not known. */
-static struct msp_image *image_of(struct msp_symbolizer *s, uint32_t index)
+/* Start of the function around an address by the unwind table, which stripped files have too; else the address. */
+static uint64_t function_start(const struct msp_image_entry *entry, uint64_t addr)
 {
-	const struct msp_image_entry *entry = msp_images_get(msp_space_images(s->space), index);
+	const struct msp_unwind_table *table = entry->table;
+	uint32_t lo = 0, hi = table ? table->function_count : 0, mid;
 
-	return entry ? entry->image : NULL;
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (table->functions[mid] <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? table->functions[lo - 1] : addr;
 }
 
+/* Without a symbol a function is known by where it starts. */
 static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *raw, struct msp_frame *out)
 {
-	struct msp_image *image = image_of(s, raw->image);
+	const struct msp_image_entry *entry = msp_images_get(s->images, raw->image);
 	struct msp_symbol symbol;
 
 	out->kind = MSP_FRAME_NATIVE;
 	out->address = raw->ident;
-	if (!image)
+	if (!entry)
 		return;
-	out->address = raw->ident + msp_image_min_vaddr(image);
-	out->object = base_name(msp_image_name(image));
-	if (!msp_image_symbol(image, raw->ident, &symbol))
+	out->object = base_name(msp_image_name(entry->image));
+	out->address = raw->ident + msp_image_min_vaddr(entry->image);
+	if (!msp_image_symbol(entry->image, raw->ident, &symbol))
 		out->name = symbol.name;
+	else
+		out->address = function_start(entry, raw->ident) + msp_image_min_vaddr(entry->image);
 }
 
 /* A C function known by its address only. */
 static void name_cfunction(struct msp_symbolizer *s, uint64_t addr, struct msp_frame *out)
 {
-	const struct msp_mapping *map = msp_space_find(s->space, addr);
+	const struct msp_mapping *map = s->space ? msp_space_find(s->space, addr) : NULL;
 	struct msp_raw_frame raw = {.addr = addr};
 
 	if (map && map->image) {
@@ -93,22 +106,20 @@ static void name_cfunction(struct msp_symbolizer *s, uint64_t addr, struct msp_f
 /* Does the native frame just inside of a C function's Lua frame show that function already? */
 static bool shown_already(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t i)
 {
-	struct msp_image *image;
-	struct msp_symbol symbol;
-	const struct msp_mapping *map = msp_space_find(s->space, raw[i].addr);
+	const struct msp_mapping *map = s->space ? msp_space_find(s->space, raw[i].addr) : NULL;
+	const struct msp_image_entry *entry;
 
 	/* the VM frame stands between them */
 	if (i < 2 || raw[i - 1].kind != MSP_RAW_VM || raw[i - 2].kind != MSP_RAW_NATIVE || !map ||
 		map->image != raw[i - 2].image)
 		return false;
-	image = image_of(s, map->image);
-	return image && !msp_image_symbol(image, raw[i - 2].ident, &symbol) &&
-	       symbol.addr == raw[i].addr - map->base;
+	entry = msp_images_get(s->images, map->image);
+	return entry && function_start(entry, raw[i - 2].ident) == raw[i].addr - map->base;
 }
 
 static const struct msp_image_entry *build_of(struct msp_symbolizer *s, uint32_t layout)
 {
-	return layout ? msp_images_by_layout(msp_space_images(s->space), layout) : NULL;
+	return layout ? msp_images_by_layout(s->images, layout) : NULL;
 }
 
 /* The VM frame that a Lua frame belongs to: the nearest one towards the leaf. */
@@ -140,7 +151,7 @@ static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, s
 						: MSP_FRAME_LUA;
 	out->certain = !(f->flags & MSP_RAWF_GUESS);
 	out->trace = f->trace;
-	vm = vm_frame ? msp_space_vm_at(s->space, f->image, vm_frame->addr) : NULL;
+	vm = vm_frame && s->space ? msp_space_vm_at(s->space, f->image, vm_frame->addr) : NULL;
 	names = vm ? msp_space_vm_names(s->space, vm) : NULL;
 	if (!names)
 		return name_gone(out);

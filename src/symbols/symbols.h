@@ -18,8 +18,11 @@ bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, 
 
 struct msp_symbolizer;
 
-/* Does not own space and kernel; they live longer. */
-int msp_symbolizer_new(struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out);
+/*
+ * Owns none of them; they live longer. space: NULL for a process that is gone
+ * already, of which only native frames get names.
+ */
+int msp_symbolizer_new(struct msp_images *images, struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out);
 void msp_symbolizer_free(struct msp_symbolizer *symbols);
 
 /*
