@@ -75,6 +75,41 @@ static void test_parse_refuses(void **state)
 	msp_maps_free(&maps);
 }
 
+/* Whatever the text: a list or an error, and nothing read outside of it. */
+static void test_parse_mutated(void **state)
+{
+	static const char good[] =
+		"559000000000-559000001000 r-xp 00002000 fe:01 1234    /usr/bin/a\\012b (deleted)\n"
+		"7f0000000000-7f0000001000 rw-s 00000000 00:05 77      /dev/zero (deleted)\n"
+		"7f0000002000-7f0000003000 ---p 00000000 00:00 0 \n";
+	static const char bytes[] = " \n-:\\012rwxps()fe9/\0";
+	struct msp_maps maps;
+	int parsed = 0;
+	char *text;
+
+	srand(1);
+	for (int round = 0; round < 20000; round++) {
+		size_t size = sizeof(good) - 1;
+
+		text = strdup(good);
+		assert_non_null(text);
+		for (int i = rand() % 4; i >= 0; i--)
+			text[rand() % size] = bytes[rand() % sizeof(bytes)];
+		size = rand() % 8 ? size : rand() % size;
+		text[size] = 0;
+		if (msp_maps_parse(text, size, &maps) < 0) {
+			free(text);
+			continue;
+		}
+		for (size_t i = 0; i < maps.count; i++)
+			assert_true(maps.map[i].start < maps.map[i].end &&
+				    strlen(maps.map[i].name) < size);
+		msp_maps_free(&maps);
+		parsed++;
+	}
+	assert_true(parsed > 100);
+}
+
 static void many_mappings(struct shared *shared)
 {
 	/* Neighbours of different protection are never merged. */
@@ -422,10 +457,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),	      cmocka_unit_test(test_parse_refuses),
-		cmocka_unit_test(test_many_mappings), cmocka_unit_test(test_files),
-		cmocka_unit_test(test_deleted),	      cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_device),	      cmocka_unit_test(test_namespace),
-		cmocka_unit_test(test_find),
+		cmocka_unit_test(test_parse_mutated), cmocka_unit_test(test_many_mappings),
+		cmocka_unit_test(test_files),	      cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_device),
+		cmocka_unit_test(test_namespace),     cmocka_unit_test(test_find),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
