@@ -326,9 +326,13 @@ static MSP_INLINE uint64_t lua_take_suspended(struct msp_walk *w)
 	return base;
 }
 
-static MSP_INLINE int lua_suspend(struct msp_walk *w, uint64_t base)
+/* Keeps where the outer part of this coroutine's stack starts, unless it ends there. */
+static MSP_INLINE int lua_suspend(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
 	uint32_t i;
+
+	if (base <= w->l_stack + frame_head(y))
+		return 0;
 
 	for (i = 0; i < MSP_MAX_SUSPENDED; i++)
 		if (i >= w->suspended_count || !w->suspended[i].l)
@@ -541,7 +545,7 @@ MSP_SUB(lua_enter_vm)
 	if (!err)
 		err = lua_find_base(w, y);
 	if (!err && !w->lua_base && w->cand_base)
-		err = lua_suspend(w, w->cand_base);
+		err = lua_suspend(w, y, w->cand_base);
 	if (err)
 		return walk_error(w, err);
 	w->mode = w->lua_base ? MSP_WALK_LUA : MSP_WALK_NATIVE;
@@ -699,9 +703,9 @@ static MSP_INLINE int lua_emit(struct msp_walk *w, const struct msp_lj_layout *y
 }
 
 /* The Lua stack of this coroutine ends, or its outer part belongs to another C frame. */
-static MSP_INLINE int lua_leave(struct msp_walk *w, uint64_t outer_base)
+static MSP_INLINE int lua_leave(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t outer_base)
 {
-	int err = outer_base ? lua_suspend(w, outer_base) : 0;
+	int err = outer_base ? lua_suspend(w, y, outer_base) : 0;
 
 	if (err)
 		return walk_error(w, err);
@@ -719,7 +723,7 @@ MSP_SUB(lua_step)
 	if (!y)
 		return walk_error(w, MSP_ERR_INTERNAL);
 	if (base <= w->l_stack + frame_head(y)) /* the two lowest slots hold the coroutine itself */
-		return base >= w->l_stack ? lua_leave(w, 0) : walk_error(w, MSP_ERR_LUA_BAD_LINK);
+		return base >= w->l_stack ? lua_leave(w, y, 0) : walk_error(w, MSP_ERR_LUA_BAD_LINK);
 	got = lua_read_frame(w, y, base);
 	if (got < 0)
 		return walk_error(w, got == -MSP_ERR_LUA_READ ? MSP_ERR_LUA_READ : MSP_ERR_LUA_BAD_LINK);
@@ -735,7 +739,7 @@ MSP_SUB(lua_step)
 	if (got)
 		return walk_error(w, got);
 	if (!w->lua_base)
-		return lua_leave(w, w->cand_base);
+		return lua_leave(w, y, w->cand_base);
 	if (w->lua_base >= base)
 		return walk_error(w, MSP_ERR_LUA_BAD_LINK); /* links lead down, always */
 	return MSP_STEP_MORE;
