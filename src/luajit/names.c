@@ -110,9 +110,21 @@ static bool site_take(struct msp_lj_names *names, const struct msp_names_site *s
 static bool site_holds(const struct msp_lj_names *names, const struct msp_site *site,
 		       uint64_t caller, uint64_t pt)
 {
-	if (site->upvalue)
+	if (site->kind == MSP_SITE_UPVALUE)
 		return !msp_heap_upvalue_other(names, caller, site->index, pt);
 	return msp_heap_has_key(names, pt, site->name) != 0;
+}
+
+/* As a variable around the caller: also if it was handed on, as to table.sort. */
+static bool name_by_upvalue(const struct msp_lj_names *names, const struct msp_proto *caller,
+			    const struct msp_proto *pt, struct msp_text *out)
+{
+	int index = msp_heap_upvalue_of(names, caller->addr, caller->sizeuv, pt->addr);
+	const char *name = index < 0 ? NULL : msp_proto_uvname(caller, index);
+
+	if (name)
+		msp_text_add(out, name);
+	return name && *name;
 }
 
 static bool name_by_site(struct msp_lj_names *names, const struct msp_proto *pt, uint64_t caller,
@@ -124,16 +136,24 @@ static bool name_by_site(struct msp_lj_names *names, const struct msp_proto *pt,
 				   .set = names->set,
 				   .work = MSP_VIEW_WORK};
 	struct msp_site site;
+	bool found;
 
 	view.pt = caller && names->set ? recent(names, caller) : NULL;
-	if (!view.pt || !msp_site_find(&view, pos, &site) ||
-	    !site_holds(names, &site, caller, pt->addr))
+	if (!view.pt)
 		return false;
 	taken.caller = view.pt->ident;
-	if (!site_take(names, &taken))
-		return false;
-	msp_text_add_key(out, site.name, '.');
-	return true;
+	found = msp_site_find(&view, pos, &site);
+	if (found && site.kind != MSP_SITE_LOCAL && site_holds(names, &site, caller, pt->addr) &&
+	    site_take(names, &taken)) {
+		msp_text_add_key(out, site.name, '.');
+		return true;
+	}
+	if (name_by_upvalue(names, view.pt, pt, out))
+		return true;
+	/* A variable may well hold another function each time: "for _, test in ipairs(tests)". */
+	if (found && site.kind == MSP_SITE_LOCAL)
+		msp_text_add(out, site.name);
+	return found && site.kind == MSP_SITE_LOCAL;
 }
 
 /* A main chunk is defined on line 0; so is everything in stripped bytecode. */

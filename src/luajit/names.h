@@ -73,9 +73,10 @@ bool msp_define_name(struct msp_bc_view *view, const struct msp_proto *child, ui
 		     struct msp_text *out);
 
 /* How a call site gets at the function. */
+enum msp_site_kind { MSP_SITE_KEY, MSP_SITE_UPVALUE, MSP_SITE_LOCAL };
 struct msp_site {
-	bool upvalue; /* else by key, as a global, field or method */
-	uint32_t index;
+	enum msp_site_kind kind; /* key: as a global, field or method */
+	uint32_t index;		 /* of the upvalue */
 	char name[MSP_NAME_MAX];
 };
 /* False: the call at pos has no name for what it calls, or more than one. */
@@ -120,6 +121,9 @@ int msp_heap_has_key(const struct msp_lj_names *names, uint64_t pt, const char *
 /* Is that upvalue of the caller known to be another function? */
 bool msp_heap_upvalue_other(const struct msp_lj_names *names, uint64_t caller, uint32_t index,
 			    uint64_t pt);
+/* Which of the caller's count upvalues is known to be that function; -1: none. */
+int msp_heap_upvalue_of(const struct msp_lj_names *names, uint64_t caller, uint32_t count,
+			uint64_t pt);
 
 /* ---- Scanning for it (names_index.c) ---- */
 

@@ -234,6 +234,21 @@ bool msp_heap_upvalue_other(const struct msp_lj_names *names, uint64_t caller, u
 	return other;
 }
 
+int msp_heap_upvalue_of(const struct msp_lj_names *names, uint64_t caller, uint32_t count,
+			uint64_t pt)
+{
+	const struct msp_pair *pair = msp_pairs_find(&names->index.heap.closure, caller);
+
+	for (int i = 0; pair && i < 2; i++) {
+		if (!closure_alive(names, pair->value[i], caller))
+			continue;
+		for (uint32_t index = 0; index < count; index++)
+			if (upvalue_proto(names, pair->value[i], index) == pt)
+				return index;
+	}
+	return -1;
+}
+
 int msp_heap_has_key(const struct msp_lj_names *names, uint64_t pt, const char *key)
 {
 	const struct msp_pair *pair = msp_pairs_find(&names->index.heap.closure, pt), *field;

@@ -87,6 +87,20 @@ static void scan_proto(struct msp_lj_names *names, uint64_t addr, uint8_t *at, s
 		add_parent(names, &pt, at, left);
 }
 
+/*
+ * A function, a string behind it: a table's node, if a link to another node or
+ * none follows. Arguments on a Lua stack look like it, but for that.
+ */
+static bool links_on(const struct msp_lj_names *names, const uint8_t *node)
+{
+	uint64_t next;
+
+	memcpy(&next, node + 16, sizeof(next));
+	if (!names->layout.gc64)
+		next &= UINT32_MAX;
+	return !(next & 7) && next >> 47 == 0;
+}
+
 /* The inner loop of everything: 8 bytes a turn, a few GB a second. */
 static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block, size_t size)
 {
@@ -101,7 +115,7 @@ static void scan_block(struct msp_lj_names *names, uint64_t addr, uint8_t *block
 		memcpy(&word, block + off, sizeof(word));
 		if (word >> shift == func) {
 			memcpy(&key, block + off + 8, sizeof(key));
-			if (key >> shift == heap->str_tag)
+			if (key >> shift == heap->str_tag && links_on(names, block + off))
 				msp_heap_node(heap, word, key);
 		}
 		if (block[off + gct] == MSP_GCT_PROTO)

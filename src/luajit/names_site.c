@@ -78,10 +78,26 @@ bool msp_view_find_def(struct msp_bc_view *view, uint32_t pos, uint32_t slot, ui
 	return false;
 }
 
+/* A variable's name counts if it is no parameter: those name what a function is for. */
+static void note_local(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_site *out)
+{
+	struct msp_proto_var var;
+
+	if (!*out->name && slot >= view->pt->numparams && msp_view_var(view, pos, slot, &var))
+		snprintf(out->name, sizeof(out->name), "%s", var.name);
+}
+
+/* The last resort: the local variable, if there was one on the way. */
+static bool take_local(struct msp_site *out)
+{
+	out->kind = MSP_SITE_LOCAL;
+	return *out->name;
+}
+
 /*
  * What the instruction at pos finds in slot: followed back through moves to an
- * upvalue, a global or a field. The name of a local variable counts for
- * nothing: had the function been defined here, its definition would be known.
+ * upvalue, a global or a field. If that leads nowhere, the name of the local
+ * variable that was called: the function came from elsewhere.
  */
 static bool find_callee(struct msp_bc_view *view, uint32_t pos, uint32_t slot, struct msp_site *out)
 {
@@ -90,11 +106,13 @@ static bool find_callee(struct msp_bc_view *view, uint32_t pos, uint32_t slot, s
 
 	for (int moves = 0; moves < MOVES_MAX && ins.op == MSP_BC_MOV; moves++) {
 		if (!msp_view_find_def(view, pos, slot, &pos))
-			return false;
+			return take_local(out);
 		ins = msp_view_ins(view, pos);
 		slot = ins.d;
+		if (ins.op == MSP_BC_MOV)
+			note_local(view, pos, slot, out);
 	}
-	out->upvalue = ins.op == MSP_BC_UGET;
+	out->kind = ins.op == MSP_BC_UGET ? MSP_SITE_UPVALUE : MSP_SITE_KEY;
 	switch (ins.op) {
 	case MSP_BC_UGET:
 		out->index = ins.d;
@@ -106,7 +124,7 @@ static bool find_callee(struct msp_bc_view *view, uint32_t pos, uint32_t slot, s
 	case MSP_BC_TGETS:
 		return msp_view_string(view, ins.c, out->name);
 	default:
-		return false;
+		return take_local(out);
 	}
 }
 
@@ -114,6 +132,7 @@ bool msp_site_find(struct msp_bc_view *view, uint32_t pos, struct msp_site *out)
 {
 	struct msp_bc_ins ins;
 
+	out->name[0] = 0;
 	if (!pos || pos >= view->pt->sizebc)
 		return false;
 	ins = msp_view_ins(view, pos);

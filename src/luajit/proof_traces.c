@@ -85,11 +85,21 @@ static void check_links(struct msp_prover *p, struct msp_tally *tally, const str
 	else
 		msp_tally_add(tally, !t->mcloop, "trace %u has link type %u, but loops at %u",
 			      t->traceno, t->linktype, t->mcloop);
-	if (t->root)
+	/* A root that was flushed can be collected before its side traces. */
+	if (t->root && table_entry(p, table, t->root, &at))
 		msp_tally_add(tally,
-			      table_entry(p, table, t->root, &at) && read_trace(p, at, &root) &&
-				      root.root == 0 && root.traceno == t->root,
+			      read_trace(p, at, &root) && root.root == 0 && root.traceno == t->root,
 			      "trace %u has root %u, which is none", t->traceno, t->root);
+	msp_tally_add(tally, t->root < table->size, "trace %u has root %u of %u", t->traceno,
+		      t->root, table->size);
+}
+
+/* Does the instruction that it starts at lead to the trace? Not once it was flushed. */
+static bool is_installed(struct msp_prover *p, const struct trace *t)
+{
+	uint16_t number;
+
+	return msp_proof_u16(p, t->startpc + 2, &number) && number == t->traceno;
 }
 
 /* Where it started: a position in a prototype, whose own root trace is in the table. */
@@ -118,7 +128,7 @@ static void check_start(struct msp_prover *p, struct msp_tally *tally, const str
 		msp_tally_add(tally, msp_proof_pointer(t->startpc, 4),
 			      "trace %u starts at 0x%" PRIx64, t->traceno, t->startpc);
 	/* Stitched traces start in the middle; a loop's root is known to its prototype. */
-	if (t->root == 0 && t->linktype == LINK_LOOP)
+	if (t->root == 0 && t->linktype == LINK_LOOP && is_installed(p, t))
 		msp_tally_add(tally,
 			      pt.trace && table_entry(p, table, pt.trace, &at) &&
 				      read_trace(p, at, &first) && first.startpt == t->startpt,

@@ -6,6 +6,8 @@
 #include "moonspy/moonspy.h"
 #include "symbols/symbols.h"
 
+#define CALLER_REACH 16 /* frames: C functions between a Lua function and its caller */
+
 struct msp_symbolizer {
 	struct msp_images *images;
 	struct msp_space *space; /* NULL: gone */
@@ -131,6 +133,25 @@ static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t
 	return NULL;
 }
 
+/*
+ * The Lua function that called raw[i], and where; or the one that handed it to
+ * a C function (table.sort, lua_pcall), and no position. 0: there is none.
+ */
+static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint64_t *pt, uint32_t *pos)
+{
+	const struct msp_raw_frame *f;
+	size_t at = i + 1, last = i + CALLER_REACH < n ? i + CALLER_REACH : n;
+
+	while (at < last && raw[at].kind != MSP_RAW_LUA)
+		at++;
+	*pt = *pos = 0;
+	if (at == last)
+		return;
+	f = &raw[at];
+	*pt = f->addr;
+	*pos = at == i + 1 && !(f->flags & MSP_RAWF_NOPC) ? f->pos : 0;
+}
+
 static int name_gone(struct msp_frame *out)
 {
 	out->name = "[function gone]";
@@ -141,7 +162,8 @@ static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, s
 	struct msp_frame *out)
 {
 	const struct msp_raw_frame *vm_frame = vm_of(raw, i), *f = &raw[i];
-	const struct msp_raw_frame *caller = i + 1 < n && raw[i + 1].kind == MSP_RAW_LUA ? f + 1 : NULL;
+	uint64_t caller;
+	uint32_t caller_pos;
 	const struct msp_vm *vm;
 	struct msp_lj_names *names;
 	const struct msp_lj_function *function;
@@ -155,8 +177,8 @@ static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, s
 	names = vm ? msp_space_vm_names(s->space, vm) : NULL;
 	if (!names)
 		return name_gone(out);
-	if (msp_lj_names_function(names, f->addr, f->ident, caller ? caller->addr : 0,
-		    caller && !(caller->flags & MSP_RAWF_NOPC) ? caller->pos : 0, &function))
+	caller_of(raw, n, i, &caller, &caller_pos);
+	if (msp_lj_names_function(names, f->addr, f->ident, caller, caller_pos, &function))
 		return name_gone(out);
 	out->name = function->name;
 	out->file = function->file;

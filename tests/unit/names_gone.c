@@ -4,6 +4,11 @@
 
 #define WORKLOAD WORKLOADS "/names_gone.lua"
 
+/* Of functions in it. */
+#define CALLER_LINE 9
+#define BY_SIZE_LINE 19
+#define THROUGH_LINE 20
+
 static struct lua lua;
 
 static int setup(void **state)
@@ -48,19 +53,15 @@ static const char *name_at(struct msp_lj_names *names, uint32_t line, uint64_t c
 	return fn->name;
 }
 
-/* The names of the calls in "caller", in order. */
-static void test_sites(void **state)
+/* The names of the calls in the function at a line, in order; NULL: none. */
+static void check_sites(uint32_t line, const char *const *expected, size_t count)
 {
-	static const char *const expected[] = {
-		"visible", "jump",  "helper",	       NULL, NULL, "method",
-		"visible", "floor", "global_function", NULL};
-	const struct msp_proto *found = at_line(9);
+	const struct msp_proto *found = at_line(line);
 	struct msp_bc_view view = {
 		.layout = &lua_layout, .mem = &lua.mem, .set = msp_bc_set_find(&lua_layout)};
 	struct msp_proto pt;
 	size_t calls = 0;
 
-	(void)state;
 	assert_non_null(found);
 	assert_int_equal(msp_proto_read(&lua_layout, &lua.mem, found->addr, &pt), 0);
 	view.pt = &pt;
@@ -73,21 +74,35 @@ static void test_sites(void **state)
 			continue;
 		view.work = MSP_VIEW_WORK;
 		named = msp_site_find(&view, pos, &site);
-		assert_true(calls < sizeof(expected) / sizeof(*expected));
+		assert_true(calls < count);
 		if (expected[calls])
 			assert_string_equal(named ? site.name : "(none)", expected[calls]);
 		else
 			assert_false(named);
 		calls++;
 	}
-	assert_int_equal(calls, sizeof(expected) / sizeof(*expected));
+	assert_int_equal(calls, count);
 	msp_proto_free(&pt);
 }
 
-/* Position of the n-th call in "caller". */
-static uint32_t call_pos(int n)
+static void test_sites(void **state)
 {
-	const struct msp_proto *found = at_line(9);
+	static const char *const caller[] = {
+		"visible", "jump",  "helper",	       NULL, NULL, "method",
+		"visible", "floor", "global_function", NULL};
+	/* unpack, the two locals it gave, two that share a slot, ipairs, each, the iterator, sort */
+	static const char *const through[] = {"unpack", "first", NULL, "slot", "reused",
+					      "ipairs", "each",	 NULL, "sort"};
+
+	(void)state;
+	check_sites(CALLER_LINE, caller, sizeof(caller) / sizeof(*caller));
+	check_sites(THROUGH_LINE, through, sizeof(through) / sizeof(*through));
+}
+
+/* Position of the n-th call in the function at a line. */
+static uint32_t call_in(uint32_t line, int n)
+{
+	const struct msp_proto *found = at_line(line);
 	const struct msp_bc_set *set = msp_bc_set_find(&lua_layout);
 	struct msp_proto pt;
 	uint32_t result = 0;
@@ -99,6 +114,11 @@ static uint32_t call_pos(int n)
 	msp_proto_free(&pt);
 	assert_true(result > 0);
 	return result;
+}
+
+static uint32_t call_pos(int n)
+{
+	return call_in(CALLER_LINE, n);
 }
 
 /* What stands in a table under one key has that name, whoever asks. */
@@ -145,6 +165,25 @@ static void test_called(void **state)
 	msp_lj_names_free(names);
 }
 
+/* The last resort is a local variable; what an upvalue is known to hold has that name, also if handed on. */
+static void test_variables(void **state)
+{
+	struct msp_lj_names *names = lua_names(&lua, true);
+	uint64_t through = at_line(THROUGH_LINE)->addr;
+
+	(void)state;
+	if (main_found())
+		skip();
+	assert_int_equal(msp_lj_names_index(names, 10000000), 1);
+	assert_string_equal(name_at(names, BY_SIZE_LINE, through, 0), "by_size");
+	/* Keys come first; the second of two candidates is none. */
+	assert_string_equal(name_at(names, 5, through, call_in(THROUGH_LINE, 1)), "visible");
+	assert_string_equal(name_at(names, 3, through, call_in(THROUGH_LINE, 2)), "anonymous");
+	assert_string_equal(name_at(names, 2, through, call_in(THROUGH_LINE, 4)), "reused");
+	assert_string_equal(name_at(names, 4, through, call_in(THROUGH_LINE, 3)), "slot");
+	msp_lj_names_free(names);
+}
+
 /* Without the index the call site is all there is; a second function there gets nothing. */
 static void test_one_site_one_name(void **state)
 {
@@ -167,6 +206,7 @@ int main(void)
 		cmocka_unit_test(test_sites),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_called),
+		cmocka_unit_test(test_variables),
 		cmocka_unit_test(test_one_site_one_name),
 	};
 

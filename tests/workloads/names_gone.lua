@@ -21,7 +21,17 @@ local function caller(argument)
 	return r
 end
 function global_function() return 4 end
-M.caller = caller
+local function by_size(a, b) return a > b end
+local function through(list)
+	local first, second = unpack(list)
+	local r = first() + (r and first or second)()
+	do local slot = list[1] r = r + slot() end
+	do local reused = list[2] r = r + reused() end
+	for _, each in ipairs(list) do r = r + each() end
+	table.sort(list, by_size)
+	return r
+end
+M.caller, M.through = caller, through
 return M
 ]]
 
