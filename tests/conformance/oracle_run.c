@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+#include "oracle_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "moonspy/moonspy.h"
+
+/* Every how many steps what is known of the memory is compared with it. */
+#define VERIFY_EVERY 8192
+#define GCV_MASK ((1ull << 47) - 1) /* of a GC64 value */
+
+struct run {
+	const struct oracle_options *opts;
+	struct msp_images *images;
+	struct oracle_process process;
+	struct oracle_kernel *kernel;
+	struct oracle_judge judge;
+	struct oracle_report report;
+	struct oracle_coverage coverage;
+	const struct msp_mapping *block; /* of the LuaJIT that is covered */
+	const struct msp_lj_layout *y;
+	struct oracle_stack *before, *now;
+	struct user_regs_struct regs; /* before the step */
+	bool have_before;
+	uint64_t steps, in_block, asked, answered, differs, stale;
+	uint64_t random;
+};
+
+static uint64_t next_random(struct run *r)
+{
+	r->random = r->random * 6364136223846793005ull + 1442695040888963407ull;
+	return r->random >> 33;
+}
+
+/* The mapping with a LuaJIT in it; there may be none yet. */
+static void find_block(struct run *r)
+{
+	struct oracle_process *p = &r->process;
+	size_t count;
+	const struct msp_mapping *map = msp_space_mappings(p->space, &count);
+
+	r->block = NULL;
+	for (size_t i = 0; i < count && !r->block; i++) {
+		const struct msp_image_entry *e = msp_images_get(r->images, map[i].image);
+
+		if (!(map[i].flags & MSP_MAP_FILE) || !e || e->layout == MSP_LAYOUT_NONE)
+			continue;
+		r->y = msp_lj_build_layout(e->build);
+		if (!r->coverage.seen && oracle_coverage_new(&r->coverage, e) != 0)
+			continue;
+		r->block = &map[i];
+	}
+}
+
+static void refresh(struct run *r)
+{
+	oracle_process_refresh(&r->process);
+	find_block(r);
+	if (r->kernel)
+		oracle_kernel_set(r->kernel, &r->process);
+}
+
+static bool in_block(const struct run *r, uint64_t pc)
+{
+	return r->block && pc - r->block->base - r->y->vm_start < r->y->vm_end - r->y->vm_start;
+}
+
+static void walk(struct run *r, struct oracle_stack *out)
+{
+	struct msp_registers regs;
+	struct msp_stack stack;
+
+	oracle_process_registers(&r->process, &regs);
+	msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs, &stack);
+	if (stack.error == MSP_ERR_NO_MAPPING || stack.error == MSP_ERR_NO_TABLE) {
+		refresh(r);
+		msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs,
+				&stack);
+	}
+	oracle_stack_take(out, &stack);
+}
+
+static void fault(struct run *r, const char *why, const struct oracle_insn *insn)
+{
+	oracle_report_fault(&r->report, &r->process, why, insn, &r->process.regs,
+			    r->have_before ? r->before : NULL, r->now);
+}
+
+/*
+ * At a dispatch BASE and PC are certain: the function below BASE is the top
+ * frame. Its answer is taken from the target here, not from the walker.
+ */
+static const char *check_dispatch(struct run *r, const struct oracle_stack *s)
+{
+	const struct msp_memory *mem = oracle_memory_reader(r->process.memory);
+	uint64_t base = r->process.regs.rdx, fn = 0, pc = 0;
+	const struct msp_raw_frame *top = NULL;
+	uint8_t ffid = 0;
+
+	if (!r->y->fr2)
+		return NULL;
+	for (uint32_t i = 0; i < s->count && !top; i++)
+		if (s->raw[i].kind == MSP_RAW_LUA || s->raw[i].kind == MSP_RAW_FAST ||
+		    s->raw[i].kind == MSP_RAW_CFUNC)
+			top = &s->raw[i];
+	if (!top)
+		return "no Lua frame at a dispatch";
+	if (msp_read(mem, base - 16, &fn, 8) || (fn &= GCV_MASK, 0) ||
+	    msp_read(mem, fn + (uint64_t)r->y->fn_ffid, &ffid, 1) ||
+	    msp_read(mem, fn + (uint64_t)r->y->fn_pc, &pc, 8))
+		return NULL;
+	if ((ffid == 0) != (top->kind == MSP_RAW_LUA))
+		return "the top frame is of another kind than the function at BASE";
+	if (ffid)
+		return ffid > 1 && top->pos != ffid ? "the top frame is another fast function"
+						    : NULL;
+	if (top->addr != pc - (uint64_t)r->y->pt_size)
+		return "the top frame is another function than that at BASE";
+	if ((top->flags & MSP_RAWF_NOPC) || top->pos != (r->process.regs.rbx - pc) / 4 - 1)
+		return "the top frame's position is not PC";
+	return NULL;
+}
+
+static bool is_dispatch(const struct run *r, const struct oracle_insn *insn)
+{
+	return insn->jumps && r->block && insn->jump_base == r->y->reg_dispatch &&
+	       in_block(r, insn->pc);
+}
+
+static void judge(struct run *r, const struct oracle_insn *insn)
+{
+	struct oracle_step step = {.insn = insn};
+	const struct oracle_insn *next;
+
+	step.native = !in_block(r, r->regs.rip) || !in_block(r, r->process.regs.rip);
+	step.dispatch = is_dispatch(r, insn);
+	if (r->now->error != MSP_ERR_NONE) {
+		if (r->now->error != MSP_ERR_TRUNCATED) {
+			char why[64];
+
+			snprintf(why, sizeof(why), "marked, reason %d", r->now->error);
+			fault(r, why, insn);
+			r->report.faults--;
+		}
+		r->report.marked[r->now->error]++;
+	} else if (r->have_before && r->before->error == MSP_ERR_NONE &&
+		   !oracle_judge_step(&r->judge, &step, r->before, r->now)) {
+		fault(r, r->judge.why, insn);
+	}
+	if (!in_block(r, r->process.regs.rip))
+		return;
+	r->in_block++;
+	r->coverage.seen[r->process.regs.rip - r->block->base - r->y->vm_start] = 1;
+	next = oracle_code_at(r->process.code, oracle_memory_reader(r->process.memory),
+			      r->process.regs.rip);
+	if (next && is_dispatch(r, next) && r->now->error == MSP_ERR_NONE) {
+		const char *why = check_dispatch(r, r->now);
+
+		if (why)
+			fault(r, why, insn);
+	}
+}
+
+/* What the kernel says of the moment before the step that has just been made. */
+static void compare_kernel(struct run *r, const struct msp_raw_frame *frames, uint32_t count,
+			   const struct oracle_insn *insn)
+{
+	const struct oracle_stack *s = r->before;
+	struct msp_stack stack = {.frames = frames, .count = count};
+
+	r->asked++;
+	if (!frames)
+		return;
+	r->answered++;
+	if (count == s->count && memcmp(frames, s->raw, count * sizeof(*frames)) == 0)
+		return;
+	r->differs++;
+	oracle_stack_take(r->now, &stack);
+	oracle_report_fault(&r->report, &r->process, "the kernel's answer is another", insn,
+			    &r->regs, s, r->now);
+}
+
+/* One instruction. false: the process has ended. */
+static bool step(struct run *r)
+{
+	struct oracle_process *p = &r->process;
+	const struct msp_memory *mem = oracle_memory_reader(p->memory);
+	const struct oracle_insn *insn = oracle_code_at(p->code, mem, p->regs.rip);
+	struct oracle_insn done;
+	struct oracle_stack *swap;
+	bool ask = r->kernel && r->opts->kernel_every && r->have_before &&
+		   r->steps % r->opts->kernel_every == 0;
+
+	if (!insn)
+		return false;
+	done = *insn; /* its place may be taken by another */
+	r->regs = p->regs;
+	oracle_code_writes(&done, &p->regs, p->memory);
+	if (ask) {
+		uint32_t count = 0;
+		const struct msp_raw_frame *frames = oracle_kernel_step(r->kernel, p, &count);
+
+		if (!p->ended)
+			compare_kernel(r, frames, count, &done);
+	} else {
+		oracle_process_step(p);
+	}
+	if (p->ended)
+		return false;
+	r->steps++;
+	if (r->steps % VERIFY_EVERY == 0 && !oracle_memory_verify(p->memory)) {
+		r->stale++;
+		oracle_memory_flush(p->memory);
+	}
+	walk(r, r->now);
+	judge(r, &done);
+	oracle_report_stack(&r->report, p, r->now);
+	swap = r->before;
+	r->before = r->now;
+	r->now = swap;
+	r->have_before = true;
+	return true;
+}
+
+static bool start(struct run *r)
+{
+	oracle_process_end(&r->process);
+	if (oracle_process_start(r->images, r->opts->argv, &r->process) != 0)
+		return false;
+	refresh(r);
+	return true;
+}
+
+static void run_bursts(struct run *r)
+{
+	while (r->steps < r->opts->steps) {
+		uint64_t end = r->steps + r->opts->burst;
+
+		r->have_before = false;
+		r->judge.top = ORACLE_TOP_ACTIVE;
+		refresh(r);
+		while (r->steps < end && r->steps < r->opts->steps && step(r))
+			;
+		if (!r->process.ended && r->opts->free_ms)
+			oracle_process_run(&r->process,
+					   1 + (unsigned int)(next_random(r) % r->opts->free_ms));
+		if (r->process.ended && !start(r))
+			return;
+	}
+}
+
+static int finish(struct run *r, double seconds)
+{
+	const struct oracle_coverage *c = &r->coverage;
+	uint32_t seen = c->seen ? oracle_coverage_count(c) : 0, all = seen;
+	char marks[512];
+
+	if (c->seen && r->opts->coverage)
+		all = oracle_coverage_merge(&r->coverage, r->opts->coverage);
+	oracle_report_marks(&r->report, marks, sizeof(marks));
+	printf("%-24s %9" PRIu64 " steps, %6.0f/s, %9" PRIu64 " in the VM block, %u of %u "
+	       "instructions (%.1f %%; all %u), %u stacks, BPF %" PRIu64 "/%" PRIu64
+	       " asked, %" PRIu64 " other, %" PRIu64 " faults, marked:%s%s%s\n",
+	       r->opts->title, r->steps, (double)r->steps / seconds, r->in_block, seen,
+	       c->instructions, c->instructions ? 100.0 * seen / c->instructions : 0, all,
+	       r->report.seen_count, r->answered, r->asked, r->differs, r->report.faults,
+	       marks[0] ? marks : " none", r->stale ? ", MEMORY STALE" : "",
+	       r->steps < r->opts->steps ? ", ENDED EARLY" : "");
+	for (uint32_t i = 0; i < r->report.kinds; i++)
+		printf("    %6" PRIu64 " x 0x%" PRIx64 " %s\n", r->report.kind[i].count,
+		       r->report.kind[i].at, r->report.kind[i].why);
+	if (r->opts->json)
+		oracle_report_write(&r->report, r->opts->json);
+	return r->report.faults || r->stale || r->steps < r->opts->steps ? 1 : 0;
+}
+
+static double now_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int oracle_run(const struct oracle_options *opts)
+{
+	struct run *r = calloc(1, sizeof(*r));
+	char why[256] = "";
+	double since;
+	int rc = 77;
+
+	if (!r)
+		return 2;
+	r->opts = opts;
+	r->before = calloc(1, sizeof(*r->before));
+	r->now = calloc(1, sizeof(*r->now));
+	if (!r->before || !r->now || oracle_report_new(&r->report, opts->verbose) != 0 ||
+	    msp_images_new(&(struct msp_images_options){0}, &r->images) != 0)
+		return 2;
+	if (opts->kernel_every)
+		r->kernel = oracle_kernel_new(why, sizeof(why));
+	if (opts->kernel_every && !r->kernel)
+		printf("BPF is not asked: %s\n", why);
+	since = now_seconds();
+	if (start(r)) {
+		since = now_seconds();
+		run_bursts(r);
+		rc = finish(r, now_seconds() - since);
+	} else {
+		printf("SKIP: the program cannot be started and traced\n");
+	}
+	oracle_process_end(&r->process);
+	oracle_kernel_free(r->kernel);
+	oracle_coverage_free(&r->coverage);
+	oracle_report_free(&r->report);
+	msp_images_free(r->images);
+	free(r->before);
+	free(r->now);
+	free(r);
+	return rc;
+}
