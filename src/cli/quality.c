@@ -4,30 +4,14 @@
 #include <stdio.h>
 
 #include "cli/messages.h"
-
-/* Rounded down to a tenth: "100.0 %" is said only if it is all of them. */
-static double percent(uint64_t part, uint64_t all)
-{
-	if (!all)
-		return 0;
-	return (double)(uint64_t)((double)part * 1000 / (double)all) / 10;
-}
+#include "output/output.h"
 
 void cli_quality_line(const struct msp_quality *quality)
 {
-	char samples[CLI_COUNT_SIZE], lost[CLI_COUNT_SIZE], truncated[CLI_COUNT_SIZE];
-	char cost[48] = "", estimated[64] = "";
+	char text[400];
 
-	if (quality->estimated)
-		snprintf(estimated, sizeof(estimated), ", %.1f %% with estimates",
-			 percent(quality->estimated, quality->samples));
-	if (quality->bpf_ns_per_sample)
-		snprintf(cost, sizeof(cost), ", %.0f us a sample",
-			 (double)quality->bpf_ns_per_sample / 1000);
-	cli_note("%s samples in %.1f s (%u Hz), %s lost, %s truncated, %.1f %% whole stacks%s%s",
-		 cli_count(quality->samples, samples), quality->seconds, quality->rate,
-		 cli_count(quality->lost, lost), cli_count(quality->truncated, truncated),
-		 percent(quality->whole, quality->samples), estimated, cost);
+	msp_quality_text(quality, text, sizeof(text));
+	cli_note("%s", text);
 }
 
 void cli_quality_stats(const struct msp_quality *quality)

@@ -9,5 +9,7 @@ int msp_write_folded(const struct msp_profile *profile, FILE *out);
 int msp_write_html(const struct msp_profile *profile, FILE *out);
 int msp_write_json(const struct msp_profile *profile, FILE *out);
 int msp_write_msp(const struct msp_profile *profile, FILE *out);
+int msp_write_pprof(const struct msp_profile *profile, FILE *out);
+int msp_write_speedscope(const struct msp_profile *profile, FILE *out);
 
 #endif

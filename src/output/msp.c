@@ -127,6 +127,14 @@ static void write_strings(struct writer *w)
 		string_number(w, key);
 		string_number(w, value);
 	}
+	for (size_t i = 0; i < msp_profile_object_count(w->profile); i++) {
+		const char *object, *build_id, *path;
+
+		msp_profile_object_at(w->profile, i, &object, &build_id, &path);
+		string_number(w, object);
+		string_number(w, build_id);
+		string_number(w, path);
+	}
 	msp_put_varint(&w->body, w->n_seen);
 	msp_buffer_put(&w->body, w->strings.data, w->strings.size);
 	if (w->strings.err)
@@ -221,6 +229,22 @@ static void write_meta(struct writer *w)
 	end_section(w, MSP_SECTION_META, &w->body);
 }
 
+static void write_objects(struct writer *w)
+{
+	size_t n = msp_profile_object_count(w->profile);
+
+	begin_table(w, MSP_SECTION_OBJECTS, n);
+	for (size_t i = 0; i < n; i++) {
+		const char *object, *build_id, *path;
+
+		msp_profile_object_at(w->profile, i, &object, &build_id, &path);
+		put_string(w, object);
+		put_string(w, build_id);
+		put_string(w, path);
+	}
+	end_section(w, MSP_SECTION_OBJECTS, &w->body);
+}
+
 static void write_all(struct writer *w)
 {
 	struct msp_file_header header = {
@@ -232,6 +256,7 @@ static void write_all(struct writer *w)
 	write_stacks(w);
 	write_quality(w);
 	write_meta(w);
+	write_objects(w);
 	msp_put_varint(&w->body, w->sections);
 	end_section(w, MSP_SECTION_END, &w->body);
 }

@@ -8,7 +8,7 @@
 
 #define MSP_FILE_MAGIC "\x8dmsp\r\n\x1a\n"
 #define MSP_FILE_MAJOR 1
-#define MSP_FILE_MINOR 0
+#define MSP_FILE_MINOR 1
 
 struct msp_file_header {
 	char magic[8];
@@ -43,6 +43,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	_(QUALITY, "QUAL", 8) \
 	_(ERRORS, "ERRS", 2) \
 	_(META, "META", 2) \
+	_(OBJECTS, "OBJS", 3) \
 	_(END, "END ", 0)
 
 enum msp_section {

@@ -414,11 +414,33 @@ static int read_meta(struct reader *r)
 	return err;
 }
 
+static int read_objects(struct reader *r)
+{
+	struct table t;
+	const char *object = NULL, *last = NULL, *build_id = NULL, *path = NULL;
+	int err = begin_table(r, &t);
+
+	for (uint64_t i = 0; !err && i < t.rows; i++, last = object) {
+		if ((err = next_row(r, &t)) || (err = string_at(r, t.row[0], &object)) ||
+		    (err = string_at(r, t.row[1], &build_id)) ||
+		    (err = string_at(r, t.row[2], &path)))
+			return err;
+		/* Sorted, each goes to the end: in any order they would take the square of their number. */
+		if (!object || (last && strcmp(last, object) >= 0))
+			return refused(r, MSP_E_INVALID, "no object, or out of order");
+		err = msp_profile_set_object(r->profile, object, build_id, path);
+		if (err)
+			return refused(r, err, "the object cannot be kept");
+	}
+	return err;
+}
+
 static int (*const readers[])(struct reader *) = {
 	[MSP_SECTION_STRINGS] = read_strings, [MSP_SECTION_FRAMES] = read_frames,
 	[MSP_SECTION_NODES] = read_nodes,     [MSP_SECTION_THREADS] = read_threads,
 	[MSP_SECTION_COUNTS] = read_counts,   [MSP_SECTION_QUALITY] = read_quality,
 	[MSP_SECTION_ERRORS] = read_errors,   [MSP_SECTION_META] = read_meta,
+	[MSP_SECTION_OBJECTS] = read_objects,
 };
 
 static enum msp_section section_of(const char *tag)

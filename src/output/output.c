@@ -8,6 +8,8 @@
 static const struct msp_format formats[] = {
 	{"html", {".html", ".htm"}, .write = msp_write_html},
 	{"folded", {".folded", ".collapsed"}, .write = msp_write_folded},
+	{"pprof", {".pb.gz"}, .exact = true, .write = msp_write_pprof},
+	{"speedscope", {".speedscope.json"}, .write = msp_write_speedscope},
 	{"json", {".json"}, .exact = true, .write = msp_write_json},
 	{"msp", {".msp"}, .raw = true, .write = msp_write_msp},
 };

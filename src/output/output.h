@@ -30,6 +30,9 @@ int msp_format_write(const struct msp_format *format, const struct msp_profile *
  * Returns its whole length, like snprintf. With lines, the current line where the frame has one. */
 size_t msp_frame_text(const struct msp_frame *frame, bool lines, char *buf, size_t size);
 
+/* "2,970 samples in 30.0 s (99 Hz), 0 lost, ...": the last line of a recording. 400 bytes are enough. */
+void msp_quality_text(const struct msp_quality *quality, char *buf, size_t size);
+
 /* msp files back into a profile; MSP_E_FORMAT with the reason in error[]. Hostile input. */
 int msp_read_msp(FILE *in, struct msp_profile **out, char *error, size_t error_size);
 

@@ -35,6 +35,10 @@ struct msp_meta {
 	const char *key, *value;
 };
 
+struct msp_object {
+	const char *name, *build_id, *path; /* of one file; NULL unknown */
+};
+
 struct msp_profile {
 	uint64_t seed;
 	struct msp_strings strings;
@@ -54,6 +58,8 @@ struct msp_profile {
 	struct msp_table count_table;
 	struct msp_meta *meta;
 	uint32_t n_meta, meta_room;
+	struct msp_object *objects; /* sorted by name */
+	uint32_t n_objects, objects_room;
 	struct msp_quality quality;
 };
 

@@ -62,6 +62,7 @@ void msp_profile_free(struct msp_profile *profile)
 	free(profile->threads);
 	free(profile->counts);
 	free(profile->meta);
+	free(profile->objects);
 	free(profile);
 }
 

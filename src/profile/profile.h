@@ -38,6 +38,15 @@ int msp_profile_add(struct msp_profile *profile, int32_t pid, int32_t tid, const
 /* Name of a process (tid == 0) or thread. */
 int msp_profile_set_name(struct msp_profile *profile, int32_t pid, int32_t tid, const char *name);
 const char *msp_profile_name(const struct msp_profile *profile, int32_t pid, int32_t tid); /* NULL unknown */
+/*
+ * The file that frames call object: its build id in hexadecimal and its path, each NULL where not
+ * known. What two files of that name do not have in common is from then on not known.
+ */
+int msp_profile_set_object(struct msp_profile *profile, const char *object, const char *build_id,
+			   const char *path);
+/* false: never set. */
+bool msp_profile_object(const struct msp_profile *profile, const char *object, const char **build_id,
+			const char **path);
 struct msp_quality *msp_profile_quality(struct msp_profile *profile);
 const struct msp_quality *msp_profile_quality_of(const struct msp_profile *profile);
 /* Counts an error; keeps errors[] sorted. Reasons that find no place are counted as "other". */

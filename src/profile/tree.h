@@ -45,4 +45,9 @@ size_t msp_profile_meta_count(const struct msp_profile *profile);
 void msp_profile_meta_at(const struct msp_profile *profile, size_t i, const char **key,
 			 const char **value);
 
+size_t msp_profile_object_count(const struct msp_profile *profile);
+/* i-th object in order of names. */
+void msp_profile_object_at(const struct msp_profile *profile, size_t i, const char **object,
+			   const char **build_id, const char **path);
+
 #endif

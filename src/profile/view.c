@@ -121,6 +121,9 @@ static int copy_names(const struct msp_profile *from, bool threads, struct msp_p
 	for (uint32_t i = 0; !err && i < from->n_meta; i++)
 		if (!msp_profile_meta(to, from->meta[i].key))
 			err = msp_profile_set_meta(to, from->meta[i].key, from->meta[i].value);
+	for (uint32_t i = 0; !err && i < from->n_objects; i++)
+		err = msp_profile_set_object(to, from->objects[i].name, from->objects[i].build_id,
+					     from->objects[i].path);
 	return err;
 }
 

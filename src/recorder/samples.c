@@ -6,6 +6,18 @@
 #include "moonspy/moonspy.h"
 #include "recorder/internal.h"
 
+/* Keeps which file the frame just named lies in. */
+static int keep_object(struct msp_recorder *rec, struct rec_process *p, const struct msp_frame *frame)
+{
+	const struct msp_image *image = msp_symbolizer_image(p->symbols);
+	const char *build_id = image ? msp_image_build_id(image) : "";
+
+	if (!image || !frame->object)
+		return 0;
+	return msp_profile_set_object(rec->profile, frame->object, build_id[0] ? build_id : NULL,
+		msp_image_name(image));
+}
+
 /* The profile's frame for raw[i]; MSP_FRAME_HIDDEN if it is not shown. Negative: error code. */
 static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const struct msp_raw_frame *raw,
 	size_t n, size_t i)
@@ -25,6 +37,8 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const s
 	if (err < 0 && err != MSP_E_GONE)
 		return err;
 	id = err == 1 ? MSP_FRAME_HIDDEN : msp_profile_frame(rec->profile, &frame);
+	if (!err && id >= 0 && (err = keep_object(rec, p, &frame)))
+		return err;
 	if (err == MSP_E_GONE)
 		rec->functions_gone++;
 	else if (id >= 0 && key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */

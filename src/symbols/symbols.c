@@ -12,6 +12,7 @@ struct msp_symbolizer {
 	struct msp_images *images;
 	struct msp_space *space; /* NULL: gone */
 	const struct msp_kernel_symbols *kernel;
+	const struct msp_image *image; /* of the last frame */
 	char text[128];
 };
 
@@ -83,6 +84,7 @@ static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 	out->address = raw->ident;
 	if (!entry)
 		return;
+	s->image = entry->image;
 	out->object = base_name(msp_image_name(entry->image));
 	out->address = raw->ident + msp_image_min_vaddr(entry->image);
 	if (!msp_image_symbol(entry->image, raw->ident, &symbol))
@@ -250,6 +252,7 @@ int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *r
 	const struct msp_raw_frame *f = &raw[i];
 
 	memset(out, 0, sizeof(*out));
+	s->image = NULL;
 	out->certain = true;
 	switch (f->kind) {
 	case MSP_RAW_KERNEL:
@@ -278,4 +281,9 @@ int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *r
 		name_error(s, f, out);
 		return 0;
 	}
+}
+
+const struct msp_image *msp_symbolizer_image(const struct msp_symbolizer *symbols)
+{
+	return symbols->image;
 }

@@ -34,5 +34,7 @@ void msp_symbolizer_free(struct msp_symbolizer *symbols);
  */
 int msp_symbolizer_frame(struct msp_symbolizer *symbols, const struct msp_raw_frame *raw, size_t n, size_t i,
 	struct msp_frame *out);
+/* The file that the frame just named lies in; NULL: none. */
+const struct msp_image *msp_symbolizer_image(const struct msp_symbolizer *symbols);
 
 #endif

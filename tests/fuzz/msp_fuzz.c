@@ -76,7 +76,8 @@ static void write_text(const struct msp_profile *profile)
 	if (frames > 2000)
 		return;
 	out = fopen("/dev/null", "w");
-	if (msp_write_folded(profile, out) || msp_write_json(profile, out))
+	if (msp_write_folded(profile, out) || msp_write_json(profile, out) ||
+	    msp_write_pprof(profile, out) || msp_write_speedscope(profile, out))
 		abort();
 	fclose(out);
 }

@@ -29,6 +29,8 @@ static void test_formats(void **state)
 	assert_string_equal(format_of("B.HTML"), "html");
 	assert_string_equal(format_of("x.folded"), "folded");
 	assert_string_equal(format_of("x.json"), "json");
+	assert_string_equal(format_of("x.speedscope.json"), "speedscope");
+	assert_string_equal(format_of("x.pb.gz"), "pprof");
 	assert_string_equal(format_of("x.msp"), "msp");
 	assert_string_equal(format_of("x.msp.txt"), "none");
 	assert_string_equal(format_of(""), "none");

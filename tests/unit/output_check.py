@@ -189,7 +189,8 @@ def main(program):
         check_server(c)
         check_hostile(c)
         for profile in ("server", "hostile"):
-            for how in ("folded", "folded:lines", "folded:threads", "json", "html", "msp"):
+            for how in ("folded", "folded:lines", "folded:threads", "json", "html", "msp", "pprof",
+                        "speedscope", "speedscope:threads"):
                 c.same(profile, how)
     print("ok")
 

@@ -13,6 +13,7 @@
 #include "output/msp_format.h"
 #include "output/output.h"
 #include "output_synthetic.h"
+#include "profile/tree.h"
 
 struct bytes {
 	char *data;
@@ -111,6 +112,23 @@ static int compare(void *ctx, int32_t pid, int32_t tid, const uint32_t *ids, siz
 	return 0;
 }
 
+static void assert_objects(const struct msp_profile *a, const struct msp_profile *b)
+{
+	size_t n = msp_profile_object_count(a);
+
+	assert_true(n > 10);
+	assert_int_equal(n, msp_profile_object_count(b));
+	for (size_t i = 0; i < n; i++) {
+		const char *object[2], *build_id[2], *path[2];
+
+		msp_profile_object_at(a, i, &object[0], &build_id[0], &path[0]);
+		msp_profile_object_at(b, i, &object[1], &build_id[1], &path[1]);
+		assert_string(object[0], object[1]);
+		assert_string(build_id[0], build_id[1]);
+		assert_string(path[0], path[1]);
+	}
+}
+
 /* Member for member, not only byte for byte. */
 static void test_nothing_is_lost(void **state)
 {
@@ -132,6 +150,7 @@ static void test_nothing_is_lost(void **state)
 	assert_int_equal(pair->at, pair->n);
 	assert_memory_equal(q, msp_profile_quality(pair->b), sizeof(*q));
 	assert_string_equal(msp_profile_meta(pair->b, "semi;colon"), "semi;colon");
+	assert_objects(pair->a, pair->b);
 	assert_string(msp_profile_name(pair->a, 1, 0), msp_profile_name(pair->b, 1, 0));
 	assert_non_null(msp_profile_name(pair->b, 1, 0));
 	free(b.data);
@@ -272,6 +291,8 @@ static void test_lies(void **state)
 	BAD("QUAL", "\1\6\0\0\0\0\0\200\200\200\200\200\200\200\370\177", "out of range");
 	BAD("ERRS", "\1\2\0\1", "no reason");
 	BAD("META", "\1\2\1\0", "no key or value");
+	BAD("OBJS", "\1\3\0\0\0", "no object");
+	BAD("OBJS", "\2\3\1\0\0\1\0\0", "out of order");
 	BAD("STRS", "\0", "out of order");
 	BAD("END ", "\3", "sections are missing");
 }

@@ -142,6 +142,10 @@ struct msp_profile *synthetic_server(void)
 	if (!p)
 		return NULL;
 	msp_profile_set_name(p, 4711, 0, "nginx");
+	msp_profile_set_object(p, "nginx", "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+			       "/usr/sbin/nginx");
+	msp_profile_set_object(p, "libc.so.6", "feedc0de", "/lib/libc.so.6");
+	msp_profile_set_object(p, "cjson.so", NULL, "/usr/lib/lua/cjson.so");
 	describe(p, "nginx: worker process", samples, 30.0, 99);
 	msp_profile_quality(p)->whole = samples - 4;
 	msp_profile_quality(p)->truncated = 2;
@@ -221,6 +225,7 @@ struct msp_profile *synthetic_hostile(void)
 		}
 		msp_profile_set_name(p, (int32_t)(1 + i % 3), i & 4 ? (int32_t)i : 0, name);
 		msp_profile_set_meta(p, name, name);
+		msp_profile_set_object(p, name, name, name);
 	}
 	msp_profile_set_meta(p, "command", "</script><b>bold</b>");
 	describe(p, "</script><b>bold</b> \xff", samples, 0.1, 999);

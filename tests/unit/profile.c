@@ -242,6 +242,53 @@ static void test_merge(void **state)
 	msp_profile_free(q);
 }
 
+static void assert_object(const struct msp_profile *p, const char *object, const char *build_id,
+			  const char *path)
+{
+	const char *have[2], *want[2] = {build_id, path};
+
+	assert_true(msp_profile_object(p, object, &have[0], &have[1]));
+	for (size_t i = 0; i < 2; i++) {
+		if (want[i] && have[i])
+			assert_string_equal(have[i], want[i]);
+		else
+			assert_ptr_equal(have[i], want[i]);
+	}
+}
+
+static void test_objects(void **state)
+{
+	struct msp_profile *p = msp_profile_new(), *q = msp_profile_new();
+	const char *object = "", *last = "", *build_id, *path;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		char name[20];
+
+		snprintf(name, sizeof(name), "%u", i * 37 % 100);
+		assert_int_equal(msp_profile_set_object(p, name, name, "/lib"), 0);
+	}
+	assert_int_equal(msp_profile_object_count(p), 100);
+	for (size_t i = 0; i < 100; i++, last = object) {
+		msp_profile_object_at(p, i, &object, &build_id, &path);
+		assert_true(strcmp(last, object) < 0);
+		assert_string_equal(object, build_id);
+	}
+	assert_false(msp_profile_object(p, "x", &build_id, &path));
+	assert_null(build_id);
+	assert_int_equal(msp_profile_set_object(p, NULL, "x", "x"), MSP_E_INVALID);
+	/* Two files of one name: what they do not share is not known, and stays so. */
+	msp_profile_set_object(q, "1", "1", "/container/lib");
+	msp_profile_set_object(q, "2", "other", "/lib");
+	msp_profile_set_object(q, "new", NULL, "/new");
+	assert_int_equal(msp_profile_merge(p, q), 0);
+	msp_profile_set_object(p, "2", "2", "/lib");
+	assert_object(p, "1", "1", NULL);
+	assert_object(p, "2", NULL, "/lib");
+	assert_object(p, "new", NULL, "/new");
+	msp_profile_free(p);
+	msp_profile_free(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_names_and_meta),
 		cmocka_unit_test(test_errors_are_sorted_and_bounded),
 		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_objects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

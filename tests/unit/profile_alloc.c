@@ -60,6 +60,8 @@ static int gather(struct msp_profile *p)
 		ids[0] = ids[1] = (uint32_t)id;
 		err = msp_profile_add(p, 1 + (int32_t)i % 2, (int32_t)i, ids, 2, 1);
 	}
+	if (!err)
+		err = msp_profile_set_object(p, "a.so", "0123", "/lib/a.so");
 	return err ? err : msp_profile_set_meta(p, "command", "x");
 }
 

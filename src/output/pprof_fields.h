@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Numbers of the fields of pprof's messages, those that are written. */
+#ifndef MSP_OUTPUT_PPROF_FIELDS_H
+#define MSP_OUTPUT_PPROF_FIELDS_H
+
+/* The profile itself. */
+#define PPROF_SAMPLE_TYPE 1u
+#define PPROF_SAMPLE 2u
+#define PPROF_MAPPING 3u
+#define PPROF_LOCATION 4u
+#define PPROF_FUNCTION 5u
+#define PPROF_STRING_TABLE 6u
+#define PPROF_TIME_NANOS 9u
+#define PPROF_DURATION_NANOS 10u
+#define PPROF_PERIOD_TYPE 11u
+#define PPROF_PERIOD 12u
+#define PPROF_COMMENT 13u
+#define PPROF_DEFAULT_SAMPLE_TYPE 14u
+
+#define PPROF_VALUE_TYPE_TYPE 1u
+#define PPROF_VALUE_TYPE_UNIT 2u
+
+#define PPROF_SAMPLE_LOCATION_ID 1u /* leaf first */
+#define PPROF_SAMPLE_VALUE 2u
+#define PPROF_SAMPLE_LABEL 3u
+
+#define PPROF_LABEL_KEY 1u
+#define PPROF_LABEL_STR 2u
+#define PPROF_LABEL_NUM 3u
+
+#define PPROF_MAPPING_ID 1u
+#define PPROF_MAPPING_MEMORY_LIMIT 3u
+#define PPROF_MAPPING_FILENAME 5u
+#define PPROF_MAPPING_BUILD_ID 6u
+#define PPROF_MAPPING_HAS_FUNCTIONS 7u
+
+#define PPROF_LOCATION_ID 1u
+#define PPROF_LOCATION_MAPPING_ID 2u
+#define PPROF_LOCATION_ADDRESS 3u
+#define PPROF_LOCATION_LINE 4u
+
+#define PPROF_LINE_FUNCTION_ID 1u
+#define PPROF_LINE_LINE 2u
+
+#define PPROF_FUNCTION_ID 1u
+#define PPROF_FUNCTION_NAME 2u
+#define PPROF_FUNCTION_SYSTEM_NAME 3u
+#define PPROF_FUNCTION_FILENAME 4u
+#define PPROF_FUNCTION_START_LINE 5u
+
+#endif
