@@ -479,10 +479,18 @@ MSP_SUB(lua_leaf_base)
 	return lua_base_by_pc(w, y, base);
 }
 
-/* From a VM C frame to the innermost Lua frame on it. */
-static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layout *y)
+/*
+ * From the VM C frame at cf to the innermost Lua frame on it. A frame deeper
+ * than L->cframe carries none: it is being entered, or has been left, or an
+ * error has unwound the Lua stack already while the C stack still stands.
+ */
+static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t cf)
 {
-	uint64_t suspended = lua_take_suspended(w);
+	uint64_t suspended;
+
+	if (cf < w->l_cframe)
+		return lua_no_frame(w, 0);
+	suspended = lua_take_suspended(w);
 
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
@@ -543,7 +551,7 @@ MSP_SUB(lua_enter_vm)
 	if (!err)
 		err = lua_emit_vm(w);
 	if (!err)
-		err = lua_find_base(w, y);
+		err = lua_find_base(w, y, cf);
 	if (!err && !w->lua_base && w->cand_base)
 		err = lua_suspend(w, y, w->cand_base);
 	if (err)
