@@ -128,7 +128,7 @@ static int open_target(struct oracle_process *p)
 	if (rc == 0)
 		rc = msp_space_new(p->images, p->process, &p->space);
 	if (rc == 0)
-		rc = msp_symbolizer_new(p->space, NULL, &p->symbols);
+		rc = msp_symbolizer_new(p->images, p->space, NULL, &p->symbols);
 	if (rc == 0)
 		rc = msp_walker_new(p->space, &p->walker);
 	if (rc == 0)
