@@ -58,11 +58,17 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct mm_struct;
+struct file;
+
+struct mm_struct {
+	struct file *exe_file;
+};
 
 struct task_struct {
 	void *stack;
 	struct mm_struct *mm;
+	struct task_struct *real_parent;
+	int tgid;
 	unsigned int flags;
 };
 

@@ -65,6 +65,7 @@ struct msp_sample {
 	int32_t vmstate;
 	uint32_t has_vm;
 	uint32_t kernel_frames; /* of the frames, that many are the kernel's */
+	uint32_t parent, unused; /* walked with the tables of that process, which it was forked from; 0: its own */
 	char comm[16];
 	uint64_t time; /* ns, CLOCK_MONOTONIC */
 };

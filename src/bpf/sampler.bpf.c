@@ -24,6 +24,7 @@ struct walk_slot {
 	struct msp_walk walk;
 	uint64_t first_mapping, mapping_count; /* of the process being walked */
 	struct msp_bpf_process process;
+	uint32_t parent, unused; /* whose tables these are; 0: its own */
 	uint64_t kstack[MSP_MAX_KERNEL_FRAMES + 1];
 	bpf_user_pt_regs_t regs; /* here, not on the stack: that has 512 bytes for all subprograms */
 };
@@ -396,6 +397,8 @@ static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 ke
 	h->vmstate = vmstate;
 	h->has_vm = has_vm;
 	h->kernel_frames = kernel_frames;
+	h->parent = s->parent;
+	h->unused = 0;
 	h->time = bpf_ktime_get_ns();
 	bpf_get_current_comm(h->comm, sizeof(h->comm));
 	size = sizeof(*h) + size * sizeof(struct msp_raw_frame);
@@ -416,22 +419,43 @@ static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
 	walk_error(w, MSP_ERR_TRUNCATED);
 }
 
-/* Looks the process up; 0: it is to be sampled. */
-static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid)
+/* Until it runs another program, a child that was forked has the mappings of its parent. */
+static MSP_INLINE struct msp_bpf_process *find_parent(struct walk_slot *s, struct task_struct *task)
 {
-	struct msp_bpf_process *p = bpf_map_lookup_elem(&processes, &pid);
+	struct task_struct *parent = BPF_CORE_READ(task, real_parent);
+	struct file *exe = BPF_CORE_READ(task, mm, exe_file);
+	__u32 pid = BPF_CORE_READ(parent, tgid);
+	struct msp_bpf_process *p;
+
+	if (!exe || exe != BPF_CORE_READ(parent, mm, exe_file))
+		return NULL;
+	p = bpf_map_lookup_elem(&processes, &pid);
+	if (!p || p->pending)
+		return NULL;
+	s->parent = pid;
+	return p;
+}
+
+/* Looks the process up; 0: it is to be sampled. */
+static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid, struct task_struct *task)
+{
+	struct msp_bpf_process *p = bpf_map_lookup_elem(&processes, &pid), *parent = NULL;
 	struct msp_bpf_process pending = {.pending = 1};
 
 	s->first_mapping = s->mapping_count = 0;
 	s->process.build_count = 0;
-	if (!p) {
-		if (!config.all)
-			return -1;
-		s->process.pending = 1;
-		if (!bpf_map_update_elem(&processes, &pid, &pending, BPF_NOEXIST))
-			send_event(MSP_RECORD_PROCESS, pid, 0);
+	s->parent = 0;
+	if (!p && !config.all)
+		return -1;
+	if (!p && !bpf_map_update_elem(&processes, &pid, &pending, BPF_NOEXIST))
+		send_event(MSP_RECORD_PROCESS, pid, 0);
+	if (!p || p->pending)
+		parent = find_parent(s, task);
+	if (parent)
+		p = parent;
+	s->process.pending = 1;
+	if (!p)
 		return 0;
-	}
 	s->process = *p;
 	s->first_mapping = p->first_mapping;
 	s->mapping_count = p->mapping_count;
@@ -451,7 +475,7 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 		count(MSP_COUNT_NO_SLOT);
 		return 0;
 	}
-	if (!pid_tgid || find_process(s, pid_tgid >> 32)) {
+	if (!pid_tgid || find_process(s, pid_tgid >> 32, task)) {
 		count(MSP_COUNT_IGNORED);
 		return 0;
 	}

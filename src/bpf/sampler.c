@@ -37,6 +37,9 @@ static int sampler_error(int err)
 		return MSP_E_PERMISSION;
 	case ENOMEM:
 		return MSP_E_NOMEM;
+	case EMFILE:
+	case ENFILE:
+		return MSP_E_LIMIT;
 	default:
 		return MSP_E_UNSUPPORTED;
 	}

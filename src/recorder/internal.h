@@ -29,6 +29,7 @@ void frame_cache_clear(struct frame_cache *cache);
 
 struct rec_process {
 	pid_t pid;
+	pid_t parent;     /* it was forked from, and runs the same program; 0: unknown */
 	struct msp_process *process; /* NULL: not opened yet (launched), or gone before it could be */
 	struct msp_space *space;
 	struct msp_symbolizer *symbols;
@@ -36,7 +37,7 @@ struct rec_process {
 	bool added;       /* by the user, or a followed child */
 	bool waiting;     /* launched, has not called exec */
 	bool dirty;       /* mappings have changed */
-	bool ended;
+	uint64_t ending_ns; /* since then it may have ended: a thread of it has; 0: no */
 	uint64_t refreshed_ns;
 	struct rec_stopper *stopper; /* ptrace engine only */
 };
@@ -59,6 +60,7 @@ struct msp_recorder {
 
 	uint64_t started_ns;
 	bool polled;
+	uint64_t swept_ns;
 	uint64_t samples, whole, truncated, estimated;
 	uint64_t errors[MSP_ERROR_REASON_COUNT];
 	uint64_t functions_gone;

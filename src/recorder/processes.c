@@ -262,5 +262,7 @@ int rec_attach_threads(struct msp_recorder *rec, pid_t pid)
 			msp_sampler_attach_thread(rec->sampler, again[i]);
 	free(tid);
 	free(again);
+	if (err == MSP_E_LIMIT) /* a part of the threads is no picture of the process */
+		return err;
 	return attached ? 0 : err ? err : MSP_E_GONE;
 }

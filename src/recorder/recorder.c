@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #define POLL_MS 10
 /* Mappings are read again at most this often for code at unknown addresses. */
 #define REFRESH_NS 100000000ull
+/* A process of which a thread ended is looked after for so long; all are in this interval. */
+#define ENDING_NS 1000000000ull
+#define SWEEP_NS 1000000000ull
 
 uint64_t rec_now_ns(void)
 {
@@ -230,6 +234,7 @@ static void on_exec(struct msp_recorder *rec, struct rec_process *p)
 {
 	rec_unload(p);
 	p->waiting = false;
+	p->parent = 0;
 	rec_load(rec, p);
 }
 
@@ -240,9 +245,13 @@ static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 
 	if (!rec->opts.all && (!parent || !parent->added || !rec->opts.follow))
 		return;
+	p = rec_find(rec, change->pid);
+	if (p && p->process && !msp_process_alive(p->process)) /* the number is another's now */
+		rec_remove(rec, p);
 	p = rec_insert(rec, change->pid);
 	if (!p)
 		return;
+	p->parent = change->ppid;
 	p->added = !rec->opts.all;
 	if (!p->process)
 		rec_load(rec, p);
@@ -267,8 +276,8 @@ static void on_change(void *ctx, const struct msp_change *change)
 		on_exec(rec, p);
 	else if (change->kind == MSP_CHANGE_MAPPING && !p->waiting)
 		p->dirty = true;
-	else if (change->kind == MSP_CHANGE_EXIT && (!p->process || !msp_process_alive(p->process)))
-		p->ended = true;
+	else if (change->kind == MSP_CHANGE_EXIT)
+		p->ending_ns = rec_now_ns();
 }
 
 /* The sampler met something that it does not know. */
@@ -295,12 +304,35 @@ static void refresh_dirty(struct msp_recorder *rec)
 			rec_refresh(rec, rec->process[i]);
 }
 
-/* Processes that nobody asked for by name are forgotten when they have ended. */
+static bool has_ended(const struct rec_process *p)
+{
+	if (p->process)
+		return !msp_process_alive(p->process);
+	return kill(p->pid, 0) && errno == ESRCH;
+}
+
+/*
+ * Processes that have ended are forgotten: each holds files open. Called after
+ * the samples up to the end were taken. A change may have been missed: all are
+ * looked at once in a while.
+ */
 static void forget_ended(struct msp_recorder *rec)
 {
-	for (size_t i = rec->process_count; i-- > 0;)
-		if (rec->process[i]->ended && !rec->process[i]->added)
-			rec_remove(rec, rec->process[i]);
+	uint64_t now = rec_now_ns();
+	bool sweep = now - rec->swept_ns > SWEEP_NS;
+	struct rec_process *p;
+
+	if (sweep)
+		rec->swept_ns = now;
+	for (size_t i = rec->process_count; i-- > 0;) {
+		p = rec->process[i];
+		if (p->ending_ns && has_ended(p))
+			rec_remove(rec, p);
+		else if (sweep && has_ended(p))
+			p->ending_ns = now;
+		else if (now - p->ending_ns > ENDING_NS)
+			p->ending_ns = 0;
+	}
 }
 
 static int take_samples(struct msp_recorder *rec)
@@ -315,10 +347,10 @@ static int work(struct msp_recorder *rec)
 {
 	int err = take_samples(rec); /* before changes: these were taken under the old mappings */
 
+	forget_ended(rec);
 	if (rec->sideband)
 		msp_sideband_consume(rec->sideband, on_change, rec);
 	refresh_dirty(rec);
-	forget_ended(rec);
 	return err;
 }
 

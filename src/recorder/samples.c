@@ -6,6 +6,8 @@
 #include "moonspy/moonspy.h"
 #include "recorder/internal.h"
 
+#define MAX_ANCESTORS 4
+
 /* Keeps which file the frame just named lies in. */
 static int keep_object(struct msp_recorder *rec, struct rec_process *p, const struct msp_frame *frame)
 {
@@ -16,6 +18,30 @@ static int keep_object(struct msp_recorder *rec, struct rec_process *p, const st
 		return 0;
 	return msp_profile_set_object(rec->profile, frame->object, build_id[0] ? build_id : NULL,
 		msp_image_name(image));
+}
+
+static int need_symbols(struct msp_recorder *rec, struct rec_process *p)
+{
+	return p->symbols ? 0
+			  : msp_symbolizer_new(rec->images, p->space, rec_kernel_symbols(rec), &p->symbols);
+}
+
+/* A forked child that ended before it could be read ran what its parent has in memory. */
+static int name_by_parent(struct msp_recorder *rec, const struct rec_process *p,
+	const struct msp_raw_frame *raw, size_t n, size_t i, struct msp_frame *out)
+{
+	struct rec_process *parent;
+	int err = MSP_E_GONE;
+
+	for (int k = 0; k < MAX_ANCESTORS && err == MSP_E_GONE && p->parent; k++, p = parent) {
+		parent = rec_find(rec, p->parent);
+		if (!parent || !parent->space)
+			break;
+		err = need_symbols(rec, parent);
+		if (!err)
+			err = msp_symbolizer_frame(parent->symbols, raw, n, i, out);
+	}
+	return err;
 }
 
 /* The profile's frame for raw[i]; MSP_FRAME_HIDDEN if it is not shown. Negative: error code. */
@@ -34,6 +60,8 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const s
 	if (frame_cache_get(&p->cache, &key, &found))
 		return found;
 	err = msp_symbolizer_frame(p->symbols, raw, n, i, &frame);
+	if (err == MSP_E_GONE)
+		err = name_by_parent(rec, p, raw, n, i, &frame);
 	if (err < 0 && err != MSP_E_GONE)
 		return err;
 	id = err == 1 ? MSP_FRAME_HIDDEN : msp_profile_frame(rec->profile, &frame);
@@ -81,7 +109,9 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		p = rec_insert(rec, sample->pid);
 	if (!p)
 		return rec->failed = MSP_E_NOMEM;
-	if (!p->symbols && msp_symbolizer_new(rec->images, p->space, rec_kernel_symbols(rec), &p->symbols))
+	if (sample->parent)
+		p->parent = sample->parent;
+	if (need_symbols(rec, p))
 		return rec->failed = MSP_E_NOMEM;
 	if (n > MSP_MAX_FRAMES)
 		return 0;
