@@ -479,6 +479,31 @@ MSP_SUB(lua_leaf_base)
 	return lua_base_by_pc(w, y, base);
 }
 
+/* Where the interpreter keeps BASE over a call of a C function that does not know L, such as pow(). */
+static MSP_INLINE uint32_t arch_saved_base(const struct msp_walk *w)
+{
+	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_RBP : 19; /* RB of vm_x64.dasc; BASE itself on arm64 */
+}
+
+/*
+ * The innermost frame while C code runs that the interpreter called: L->base,
+ * but for C functions that do not know L it may be left over from before. The
+ * PC register, which C code preserves, tells.
+ */
+MSP_SUB(lua_called_base)
+{
+	uint64_t saved = reg_known(w, arch_saved_base(w)) ? reg_get(w, arch_saved_base(w)) : 0;
+
+	w->cand_pc = w->reg_pc;
+	w->cand_base = saved;
+	if (lua_in_stack(w, saved) && !MSP_CALL(w, lua_try_base))
+		return 0;
+	w->cand_base = w->l_base;
+	if (!MSP_CALL(w, lua_try_base))
+		return 0;
+	return MSP_CALL(w, lua_known_base);
+}
+
 /*
  * From the VM C frame at cf to the innermost Lua frame on it. A frame deeper
  * than L->cframe carries none: it is being entered, or has been left, or an
@@ -491,7 +516,6 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 	if (cf < w->l_cframe)
 		return lua_no_frame(w, 0);
 	suspended = lua_take_suspended(w);
-
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
 	if (suspended || w->jit_base) {
@@ -500,8 +524,7 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 	}
 	if (w->exact || reg_known(w, y->reg_base))
 		return MSP_CALL(w, lua_leaf_base);
-	w->cand_base = w->l_base;
-	return MSP_CALL(w, lua_known_base);
+	return MSP_CALL(w, lua_called_base);
 }
 
 /* Which VM the Lua frames that follow belong to. */
