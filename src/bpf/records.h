@@ -70,6 +70,16 @@ struct msp_sample {
 	uint64_t time; /* ns, CLOCK_MONOTONIC */
 };
 
+/*
+ * How long the program ran, of each sample: sixteen buckets an octave, so that the middle of a
+ * bucket is 3 % off at most. Buckets below 32 are nanoseconds as they are; the last one has all
+ * that is above 32 ms.
+ */
+#define MSP_RUN_BUCKETS 352
+struct msp_run_times {
+	uint32_t count[MSP_RUN_BUCKETS];
+};
+
 /* Counters, by index of a per-CPU array. */
 #define MSP_COUNTERS(_) \
 	_(SAMPLES) _(LOST) _(IGNORED) _(NO_SLOT)

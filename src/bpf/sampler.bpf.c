@@ -26,6 +26,7 @@ struct walk_slot {
 	struct msp_bpf_process process;
 	uint32_t parent, unused; /* whose tables these are; 0: its own */
 	uint64_t kstack[MSP_MAX_KERNEL_FRAMES + 1];
+	__u64 began; /* ns */
 	bpf_user_pt_regs_t regs; /* here, not on the stack: that has 512 bytes for all subprograms */
 };
 
@@ -101,6 +102,13 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct msp_run_times);
+} run_times SEC(".maps");
+
 static MSP_INLINE void count(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&counters, &which);
@@ -126,6 +134,12 @@ static MSP_INLINE struct walk_slot *slot_get(__u32 slot)
 	} \
 	static MSP_INLINE int name##_body(struct msp_walk *w)
 #define MSP_CALL(w, name) msp_##name((w)->slot)
+
+#if defined(__TARGET_ARCH_x86)
+#define host_arch(w) MSP_ARCH_X86_64
+#elif defined(__TARGET_ARCH_arm64)
+#define host_arch(w) MSP_ARCH_ARM64
+#endif
 
 #define host_read(w, dst, size, addr) bpf_probe_read_user(dst, size, (const void *)(addr))
 
@@ -399,7 +413,7 @@ static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 ke
 	h->kernel_frames = kernel_frames;
 	h->parent = s->parent;
 	h->unused = 0;
-	h->time = bpf_ktime_get_ns();
+	h->time = s->began;
 	bpf_get_current_comm(h->comm, sizeof(h->comm));
 	size = sizeof(*h) + size * sizeof(struct msp_raw_frame);
 	if (bpf_ringbuf_output(&ring, h, size, BPF_RB_NO_WAKEUP))
@@ -408,13 +422,39 @@ static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 ke
 		count(MSP_COUNT_SAMPLES);
 }
 
+/* A subprogram of its own is verified once, not on every way that leads to it. */
+__attribute__((noinline)) int msp_count_run_time(__u64 ns)
+{
+	__u32 key = 0, shift = 0, bucket;
+	struct msp_run_times *times = bpf_map_lookup_elem(&run_times, &key);
+
+	for (; ns >= 32 && shift < 32; shift++)
+		ns >>= 1;
+	bucket = shift * 16 + ns;
+	if (bucket >= MSP_RUN_BUCKETS)
+		bucket = MSP_RUN_BUCKETS - 1;
+	if (times)
+		times->count[bucket]++;
+	return 0;
+}
+
+/* Some steps, not all at once: the verifier goes through every turn of a loop. Not 0: the walk is over. */
+#define STEPS_AT_ONCE 32
+__attribute__((noinline)) int msp_walk_steps(__u32 slot)
+{
+	for (int i = 0; i < STEPS_AT_ONCE; i++)
+		if (msp_walk_step(slot))
+			return 1;
+	return 0;
+}
+
 /* Walks the user stack from the registers set. */
 static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
 {
 	regs_set(w, regs);
 	/* A frame takes one step, the lower half of a vararg frame another. */
-	for (int i = 0; i < 2 * MSP_MAX_FRAMES + 64; i++)
-		if (msp_walk_step(w->slot))
+	for (int i = 0; i < (2 * MSP_MAX_FRAMES + 64) / STEPS_AT_ONCE; i++)
+		if (msp_walk_steps(w->slot))
 			return;
 	walk_error(w, MSP_ERR_TRUNCATED);
 }
@@ -479,6 +519,7 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 		count(MSP_COUNT_IGNORED);
 		return 0;
 	}
+	s->began = bpf_ktime_get_ns();
 	regs_from_event(ctx, &s->regs);
 	user = regs_are_user(&s->regs);
 	s->walk.slot = slot;
@@ -499,5 +540,6 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 	if (s->walk.error == MSP_ERR_NO_MAPPING)
 		report_mapping(pid_tgid >> 32, s->walk.look);
 	send_sample(s, pid_tgid, kernel_frames);
+	msp_count_run_time(bpf_ktime_get_ns() - s->began);
 	return 0;
 }

@@ -317,6 +317,34 @@ uint64_t msp_sampler_counter(const struct msp_sampler *s, enum msp_counter which
 	return sum;
 }
 
+/* The middle of a bucket of struct msp_run_times. */
+static uint64_t bucket_ns(uint32_t bucket)
+{
+	uint32_t shift = bucket < 32 ? 0 : bucket / 16 - 1;
+	uint64_t low = (uint64_t)(bucket - shift * 16) << shift;
+
+	return low + ((1ull << shift) >> 1);
+}
+
+uint64_t msp_sampler_run_quantile(const struct msp_sampler *s, double part)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct msp_run_times *times = calloc(cpus > 0 ? cpus : 1, sizeof(*times));
+	uint64_t count[MSP_RUN_BUCKETS] = {0}, all = 0, below = 0;
+	uint32_t key = 0, bucket = 0;
+
+	if (times && !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.run_times), &key, times))
+		for (uint32_t i = 0; i < MSP_RUN_BUCKETS; i++) {
+			for (int cpu = 0; cpu < cpus; cpu++)
+				count[i] += times[cpu].count[i];
+			all += count[i];
+		}
+	free(times);
+	while (all && bucket < MSP_RUN_BUCKETS - 1 && (double)(below + count[bucket]) < part * (double)all)
+		below += count[bucket++];
+	return all ? bucket_ns(bucket) : 0;
+}
+
 uint64_t msp_sampler_run_ns(const struct msp_sampler *s)
 {
 	struct bpf_prog_info info = {0};

@@ -63,5 +63,7 @@ void msp_sampler_stop(struct msp_sampler *s);
 uint64_t msp_sampler_counter(const struct msp_sampler *s, enum msp_counter which);
 /* Mean run time of the program in ns, 0: not measured. */
 uint64_t msp_sampler_run_ns(const struct msp_sampler *s);
+/* Its run time in ns that this part of the samples (0.5: the median) did not exceed; 0: no samples. */
+uint64_t msp_sampler_run_quantile(const struct msp_sampler *s, double part);
 
 #endif

@@ -25,7 +25,9 @@ void cli_quality_stats(const struct msp_quality *quality)
 		{"whole stacks", quality->whole},
 		{"truncated", quality->truncated},
 		{"estimated", quality->estimated},
-		{"ns a sample in BPF", quality->bpf_ns_per_sample},
+		{"ns a sample in BPF, mean", quality->bpf_ns_per_sample},
+		{"ns a sample in BPF, median", quality->bpf_ns_median},
+		{"ns a sample in BPF, 99th percentile", quality->bpf_ns_p99},
 	};
 	char text[CLI_COUNT_SIZE];
 

@@ -244,6 +244,10 @@ void msp_json_quality(struct msp_json *json, const struct msp_quality *q)
 	put_counter(json, "rate", q->rate);
 	msp_json_key(json, "bpf_ns_per_sample");
 	uint_or_null(json, q->bpf_ns_per_sample, q->bpf_ns_per_sample != 0);
+	msp_json_key(json, "bpf_ns_median");
+	uint_or_null(json, q->bpf_ns_median, q->bpf_ns_median != 0);
+	msp_json_key(json, "bpf_ns_p99");
+	uint_or_null(json, q->bpf_ns_p99, q->bpf_ns_p99 != 0);
 	msp_json_end(json);
 }
 

@@ -203,6 +203,8 @@ static void write_quality(struct writer *w)
 	msp_put_varint(&w->body, seconds);
 	msp_put_varint(&w->body, q->rate);
 	msp_put_varint(&w->body, q->bpf_ns_per_sample);
+	msp_put_varint(&w->body, q->bpf_ns_median);
+	msp_put_varint(&w->body, q->bpf_ns_p99);
 	end_section(w, MSP_SECTION_QUALITY, &w->body);
 	while (n < MSP_PROFILE_MAX_REASONS && q->errors[n].reason[0])
 		n++;

@@ -40,7 +40,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	_(NODES, "NODE", 2) \
 	_(THREADS, "THRD", 3) \
 	_(COUNTS, "CNTS", 3) \
-	_(QUALITY, "QUAL", 8) \
+	_(QUALITY, "QUAL", 10) \
 	_(ERRORS, "ERRS", 2) \
 	_(META, "META", 2) \
 	_(OBJECTS, "OBJS", 3) \

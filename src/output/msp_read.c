@@ -371,6 +371,8 @@ static int read_quality(struct reader *r)
 	memcpy(&q->seconds, &t.row[5], sizeof(q->seconds));
 	q->rate = (uint32_t)t.row[6];
 	q->bpf_ns_per_sample = t.row[7];
+	q->bpf_ns_median = t.row[8];
+	q->bpf_ns_p99 = t.row[9];
 	if (!isfinite(q->seconds) || q->seconds < 0 || t.row[6] > UINT32_MAX)
 		return bad(r, "QUAL: seconds or rate out of range");
 	return 0;

@@ -25,6 +25,7 @@ struct msp_quality {
 	double seconds;
 	uint32_t rate;              /* Hz asked for */
 	uint64_t bpf_ns_per_sample; /* 0 = not measured */
+	uint64_t bpf_ns_median, bpf_ns_p99; /* the same; of several recordings together: the highest */
 };
 
 struct msp_profile *msp_profile_new(void); /* NULL: out of memory */

@@ -197,6 +197,10 @@ static void add_quality(struct msp_quality *to, const struct msp_quality *from)
 		to->rate = from->rate;
 	if (to->samples)
 		to->bpf_ns_per_sample = (uint64_t)(measured / (double)to->samples);
+	if (from->bpf_ns_median > to->bpf_ns_median)
+		to->bpf_ns_median = from->bpf_ns_median;
+	if (from->bpf_ns_p99 > to->bpf_ns_p99)
+		to->bpf_ns_p99 = from->bpf_ns_p99;
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && from->errors[i].reason[0]; i++)
 		msp_quality_error(to, from->errors[i].reason, from->errors[i].count);
 }

@@ -169,5 +169,7 @@ void rec_fill_quality(struct msp_recorder *rec)
 	if (rec->sampler) {
 		q->lost = msp_sampler_counter(rec->sampler, MSP_COUNT_LOST);
 		q->bpf_ns_per_sample = msp_sampler_run_ns(rec->sampler);
+		q->bpf_ns_median = msp_sampler_run_quantile(rec->sampler, 0.5);
+		q->bpf_ns_p99 = msp_sampler_run_quantile(rec->sampler, 0.99);
 	}
 }

@@ -659,7 +659,7 @@ static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_l
  */
 static MSP_INLINE void lua_trace_registers(struct msp_walk *w)
 {
-	if (w->arch != MSP_ARCH_X86_64)
+	if (host_arch(w) != MSP_ARCH_X86_64)
 		return;
 	w->known &= ~(1u << MSP_X64_R12 | 1u << MSP_X64_R13);
 	if (!host_read(w, &w->reg[MSP_X64_R12], 8, w->l_cframe))

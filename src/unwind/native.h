@@ -3,6 +3,11 @@
 #ifndef MSP_UNWIND_NATIVE_H
 #define MSP_UNWIND_NATIVE_H
 
+/* A host that only ever walks one kind of machine says which: the others are then left out. */
+#ifndef host_arch
+#define host_arch(w) ((w)->arch)
+#endif
+
 /* Registers that a function keeps for its caller; the others are lost after one step. */
 #define MSP_X64_PRESERVED \
 	(1u << MSP_X64_RBX | 1u << MSP_X64_RBP | 1u << MSP_X64_RSP | 0xfu << MSP_X64_R12)
@@ -10,30 +15,30 @@
 
 static MSP_INLINE uint32_t arch_sp(const struct msp_walk *w)
 {
-	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_RSP : 31;
+	return host_arch(w) == MSP_ARCH_X86_64 ? MSP_X64_RSP : 31;
 }
 
 static MSP_INLINE uint32_t arch_fp(const struct msp_walk *w)
 {
-	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_RBP : 29;
+	return host_arch(w) == MSP_ARCH_X86_64 ? MSP_X64_RBP : 29;
 }
 
 static MSP_INLINE uint32_t arch_preserved(const struct msp_walk *w)
 {
-	return w->arch == MSP_ARCH_X86_64 ? MSP_X64_PRESERVED : MSP_ARM64_PRESERVED;
+	return host_arch(w) == MSP_ARCH_X86_64 ? MSP_X64_PRESERVED : MSP_ARM64_PRESERVED;
 }
 
 /* DWARF number of the register in a slot other than MSP_SLOT_RA. */
 static MSP_INLINE uint32_t arch_slot_reg(const struct msp_walk *w, uint32_t slot)
 {
-	if (w->arch != MSP_ARCH_X86_64)
+	if (host_arch(w) != MSP_ARCH_X86_64)
 		return 18 + slot;
 	return slot == 1 ? MSP_X64_RBX : slot == 2 ? MSP_X64_RBP : MSP_X64_R12 - 3 + slot;
 }
 
 static MSP_INLINE uint32_t arch_slot_count(const struct msp_walk *w)
 {
-	return w->arch == MSP_ARCH_X86_64 ? 7 : MSP_SLOT_COUNT;
+	return host_arch(w) == MSP_ARCH_X86_64 ? 7 : MSP_SLOT_COUNT;
 }
 
 static MSP_INLINE int reg_known(const struct msp_walk *w, uint32_t reg)
@@ -116,7 +121,7 @@ static MSP_INLINE int native_return_address(struct msp_walk *w, int have_stack, 
 {
 	int ofs = w->rule.saved[MSP_SLOT_RA];
 
-	if (w->rule.cfa_kind == MSP_CFA_RA_REG || (ofs == MSP_SAVED_SAME && w->arch == MSP_ARCH_ARM64)) {
+	if (w->rule.cfa_kind == MSP_CFA_RA_REG || (ofs == MSP_SAVED_SAME && host_arch(w) == MSP_ARCH_ARM64)) {
 		uint32_t reg = w->rule.cfa_kind == MSP_CFA_RA_REG ? ofs : 30;
 
 		*value = reg_get(w, reg);
@@ -139,7 +144,7 @@ static MSP_INLINE int native_restore(struct msp_walk *w)
 	if (err)
 		return err;
 	w->known = native_restore_saved(w, base, have_stack);
-	if (w->arch == MSP_ARCH_ARM64) {
+	if (host_arch(w) == MSP_ARCH_ARM64) {
 		ra &= (1ull << 48) - 1; /* strips a pointer authentication code */
 		w->known &= ~(1u << 30);
 	}
@@ -191,7 +196,7 @@ static MSP_INLINE int native_signal_arm64(struct msp_walk *w)
 
 static MSP_INLINE int native_signal(struct msp_walk *w)
 {
-	int err = w->arch == MSP_ARCH_X86_64 ? native_signal_x64(w) : native_signal_arm64(w);
+	int err = host_arch(w) == MSP_ARCH_X86_64 ? native_signal_x64(w) : native_signal_arm64(w);
 
 	if (err)
 		return walk_error(w, err);

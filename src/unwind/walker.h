@@ -10,6 +10,7 @@
  *   const struct msp_lj_layout *host_layout(w, index)   NULL if unknown
  *   const struct msp_lj_layout *host_vm(w, i)           i-th LuaJIT of the process, sets w->layout
  *                                                       and w->vm_base; NULL: no more
+ *   host_arch(w)                          optional: enum msp_arch, a constant
  *   MSP_SUB(name) / MSP_CALL(w, name)     defines and calls a subprogram int name(w)
  *
  * A step handles one frame, native or Lua, and never loops over target data.
