@@ -107,6 +107,21 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 	return err;
 }
 
+/* The reason in words: libbpf's own, but for rights it has only guesses. */
+static void explain(int err, char *error, size_t size)
+{
+	bool denied = sampler_error(err) == MSP_E_PERMISSION;
+
+	if (denied && geteuid())
+		snprintf(error, size, "BPF is not allowed to user %u without CAP_BPF and CAP_PERFMON",
+			(unsigned)geteuid());
+	else if (denied)
+		snprintf(error, size, "BPF is not allowed here, not even to root: a container, or lockdown");
+	else if (!error[0])
+		snprintf(error, size, "%s", strerror(-err));
+	error[strcspn(error, "\n")] = 0;
+}
+
 int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler **out, char *error,
 	size_t error_size)
 {
@@ -134,9 +149,7 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 	if (!err)
 		err = sampler_add_segment(s, opts->rows);
 	if (err) {
-		if (!error[0])
-			snprintf(error, error_size, "%s", strerror(-err));
-		error[strcspn(error, "\n")] = 0;
+		explain(err, error, error_size);
 		msp_sampler_close(s);
 		return sampler_error(err);
 	}

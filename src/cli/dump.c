@@ -138,7 +138,8 @@ static int dump_pid(const struct msp_options *options, pid_t pid, struct msp_ima
 static int no_target(const struct msp_options *options)
 {
 	if (options->name)
-		cli_error(cli_fmt("no process is called %s", options->name), NULL, "moonspy list");
+		cli_error(cli_fmt("no process is called %s", options->name),
+			  "neither the name nor the program of any is that", "moonspy list");
 	return CLI_FAILED;
 }
 

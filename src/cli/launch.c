@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,19 @@
 
 static volatile sig_atomic_t signals_seen, signal_last, signal_child;
 static bool ignores_pipe; /* since cli_signals_install() */
+static struct rlimit files_before; /* rlim_cur 0: not raised */
+
+void cli_files_raise(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= limit.rlim_max)
+		return;
+	files_before = limit;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		files_before.rlim_cur = 0;
+}
 
 /* The child's life before exec. Only _exit from here: stdio buffers are the parent's. */
 static void __attribute__((noreturn)) child(int go, int result, char **command)
@@ -30,6 +44,8 @@ static void __attribute__((noreturn)) child(int go, int result, char **command)
 		_exit(127); /* moonspy is gone, or gave up */
 	if (ignores_pipe)   /* exec keeps what is ignored */
 		signal(SIGPIPE, SIG_DFL);
+	if (files_before.rlim_cur)
+		setrlimit(RLIMIT_NOFILE, &files_before);
 	if (cli_sudo_caller(&caller) && cli_sudo_drop(&caller))
 		goto fail;
 	execvp(command[0], command);
@@ -62,7 +78,7 @@ int cli_launch_start(struct cli_launch *launch, char **command)
 	launch->result = result[0];
 	return 0;
 fail:
-	cli_error(cli_fmt("cannot start %s", command[0]), strerror(errno), NULL);
+	cli_error(cli_fmt("cannot start %s", command[0]), strerror(errno), "ulimit -a");
 	for (int i = 0; i < 2; i++) {
 		if (go[i] >= 0)
 			close(go[i]);
@@ -98,7 +114,8 @@ int cli_launch_go(struct cli_launch *launch, char **command)
 		return 0; /* closed by exec */
 	cli_launch_wait(launch);
 	cli_error(cli_fmt("cannot start %s", command[0]), strerror(error),
-		  error == ENOENT ? "check the name, or give the path" : NULL);
+		  error == ENOENT ? "check the name, or give the path"
+				  : cli_fmt("ls -l $(command -v %s)", command[0]));
 	return error == ENOENT ? 127 : 126;
 }
 
@@ -111,9 +128,13 @@ static bool reap(struct cli_launch *launch, int flags)
 		return true;
 	do
 		pid = waitpid(launch->pid, &status, flags);
-	while (pid < 0 && errno == EINTR);
+	while (pid < 0 && errno == EINTR && signals_seen < 2);
 	if (pid == 0)
 		return false;
+	if (pid < 0 && errno == EINTR) {
+		launch->status = 128 + signal_last;
+		return false;
+	}
 	launch->reaped = true;
 	signal_child = 0; /* its number may be another's soon */
 	if (pid < 0)

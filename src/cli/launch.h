@@ -27,10 +27,16 @@ int cli_launch_start(struct cli_launch *launch, char **command);
 int cli_launch_go(struct cli_launch *launch, char **command);
 /* Has it ended? Reaps it, without waiting. */
 bool cli_launch_ended(struct cli_launch *launch);
-/* Waits for its end; its exit status, 128 + signal if one killed it. */
+/*
+ * Waits for its end; its exit status, 128 + signal if one killed it. A second
+ * signal to moonspy ends the wait: 128 + that signal, and the command is left alone.
+ */
 int cli_launch_wait(struct cli_launch *launch);
 /* Before go: it will not run. After: leaves it alone. Closes what is open. */
 void cli_launch_abandon(struct cli_launch *launch);
+
+/* As many files open as are allowed: each thread that is sampled takes two. Commands are started as before. */
+void cli_files_raise(void);
 
 /*
  * From now on INT, TERM, QUIT and HUP do not end moonspy but count as a wish to

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Which processes have a LuaJIT in them. */
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,7 +170,7 @@ int cmd_list(const struct msp_options *options)
 	int rc;
 
 	if (n < 0) {
-		cli_error("cannot read /proc", NULL, "mount -t proc proc /proc");
+		cli_error("cannot read /proc", strerror(errno), "mount -t proc proc /proc");
 		return CLI_FAILED;
 	}
 	if (options->json) {

@@ -2,6 +2,7 @@
 #include "cli/live.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@
 
 static int out_of_memory(void)
 {
-	cli_error("out of memory", NULL, NULL);
+	cli_error("out of memory", strerror(ENOMEM), "ulimit -v unlimited");
 	return CLI_FAILED;
 }
 
@@ -55,7 +56,8 @@ int cli_live_error(const char *verb, const struct cli_live *live, int error)
 	switch (error) {
 	case MSP_E_GONE:
 		cli_error(cli_fmt("there is no process %d", pid),
-			  live->process ? "it ended meanwhile" : NULL, "moonspy list");
+			  live->process ? "it ended meanwhile" : cli_fmt("/proc/%d is not there", pid),
+			  "moonspy list");
 		return CLI_FAILED;
 	case MSP_E_PERMISSION:
 		return not_permitted(verb, live);
@@ -95,7 +97,8 @@ int cli_live_open(const char *verb, pid_t pid, struct msp_images *images, struct
 	r = load(out);
 	if (r == 0 && msp_process_bits(out->process) == 32) {
 		cli_error(cli_fmt("process %d is a 32-bit program", (int)pid),
-			  "only 64-bit programs are supported", NULL);
+			  "only 64-bit programs are supported",
+			  cli_fmt("perf record -g -p %d", (int)pid));
 		cli_live_close(out);
 		return CLI_FAILED;
 	}

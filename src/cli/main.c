@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -57,10 +60,24 @@ static int flush_stdout(int rc)
 {
 	int failed = ferror(stdout);
 
+	errno = 0;
 	if (!fflush(stdout) && !failed)
 		return rc;
-	cli_error("cannot write to standard output", NULL, NULL);
+	cli_error("cannot write to standard output",
+		  errno ? strerror(errno) : "a part of it could not be written",
+		  "check where it goes: its reader may be gone, its disk full");
 	return rc ? rc : CLI_FAILED;
+}
+
+/*
+ * A file that is opened must not become a standard stream that was closed: what
+ * is said would go into it. Opened the wrong way round, they fail as before.
+ */
+static void keep_streams_free(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			return; /* no /dev: nothing can be done about it */
 }
 
 int main(int argc, char **argv)
@@ -68,6 +85,7 @@ int main(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : NULL;
 	enum cli_verb verb;
 
+	keep_streams_free();
 	if (!word) {
 		cli_help(stderr);
 		return CLI_USAGE;

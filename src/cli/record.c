@@ -11,6 +11,7 @@
 #include "cli/cachedir.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/live.h"
 #include "cli/messages.h"
 #include "cli/quality.h"
 #include "cli/save.h"
@@ -90,7 +91,8 @@ static int find_named(struct record *r)
 	free(pid);
 	if (r->pid_count)
 		return 0;
-	cli_error(cli_fmt("no process is called %s", r->options->name), NULL, "moonspy list");
+	cli_error(cli_fmt("no process is called %s", r->options->name),
+		"neither the name nor the program of any is that", "moonspy list");
 	return CLI_FAILED;
 }
 
@@ -183,14 +185,22 @@ static int open_recorder(struct record *r)
 static int attach_pid(struct record *r, pid_t pid)
 {
 	int err = msp_recorder_add(r->recorder, pid);
+	struct cli_live live = {.pid = pid};
+	struct rlimit files = {0};
 
 	if (!err)
 		return 0;
-	if (err == MSP_E_GONE || err == MSP_E_NOT_FOUND)
-		cli_error(cli_fmt("there is no process %d", pid), NULL, "moonspy list");
+	if (err == MSP_E_GONE || err == MSP_E_NOT_FOUND || err == MSP_E_PERMISSION)
+		return cli_live_error("record", &live, err == MSP_E_NOT_FOUND ? MSP_E_GONE : err);
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (err == MSP_E_LIMIT)
+		cli_error(cli_fmt("cannot sample process %d", pid),
+			cli_fmt("it has too many threads for the %llu files that may be open",
+				(unsigned long long)files.rlim_cur),
+			"ulimit -n 100000");
 	else
 		cli_error(cli_fmt("cannot sample process %d", pid), msp_strerror(err),
-			err == MSP_E_PERMISSION ? cli_fmt("sudo moonspy record -p %d", pid) : NULL);
+			cli_fmt("moonspy doctor -p %d", pid));
 	return exit_code(err);
 }
 
@@ -201,7 +211,7 @@ static int attach_all(struct record *r)
 	if (!err)
 		return 0;
 	cli_error("cannot sample the whole machine", msp_strerror(err),
-		err == MSP_E_PERMISSION ? "sudo moonspy record -a" : NULL);
+		err == MSP_E_PERMISSION ? "sudo moonspy record -a" : "moonspy doctor");
 	return exit_code(err);
 }
 
@@ -215,7 +225,7 @@ static int start_command(struct record *r)
 	cli_signals_install(r->launch.pid);
 	err = msp_recorder_add_launched(r->recorder, r->launch.pid);
 	if (err) {
-		cli_error(cli_fmt("cannot sample %s", r->options->command[0]), msp_strerror(err), NULL);
+		cli_error(cli_fmt("cannot sample %s", r->options->command[0]), msp_strerror(err), "moonspy doctor");
 		return exit_code(err);
 	}
 	return cli_launch_go(&r->launch, r->options->command);
@@ -227,6 +237,7 @@ static int attach(struct record *r)
 	int rc, first = 0;
 	size_t attached = 0;
 
+	cli_files_raise();
 	if (r->options->command)
 		return start_command(r);
 	cli_signals_install(0);
@@ -277,25 +288,27 @@ static int step_ms(const struct record *r)
 	return left > 0 ? left * 1000 + 1 : 1;
 }
 
+/* After a failure too there may be samples to be kept. */
 static int run(struct record *r)
 {
-	int err;
+	int err = 0, rc;
 
 	/* New mappings have to be known before the code in them is sampled; little is to be done, but soon. */
 	setpriority(PRIO_PROCESS, 0, -10);
 	while (!finished(r)) {
 		err = msp_recorder_poll(r->recorder, step_ms(r));
-		if (err) {
-			cli_error("sampling failed", msp_strerror(err), NULL);
-			return CLI_FAILED;
-		}
+		if (err)
+			break;
 		show_progress(r);
 	}
 	cli_progress_clear();
-	err = msp_recorder_stop(r->recorder);
 	if (err)
-		cli_error("the last samples could not be read", msp_strerror(err), NULL);
-	return 0;
+		cli_error("sampling failed", msp_strerror(err), "moonspy doctor");
+	rc = err ? CLI_FAILED : 0;
+	err = msp_recorder_stop(r->recorder);
+	if (err && !rc)
+		cli_error("the last samples could not be read", msp_strerror(err), "moonspy doctor");
+	return rc;
 }
 
 /* ---- Ending ---- */
@@ -330,6 +343,46 @@ static void say_what_was_found(const struct record *r)
 		cli_note("no LuaJIT in %s: its native stacks only", r->options->all ? "any process" : r->name);
 }
 
+/* What a process does that uses no CPU. Its first thread stands for all. */
+static const char *what_it_does(struct record *r, const char **todo)
+{
+	struct msp_process *process;
+	pid_t pid = r->pid_count == 1 ? r->pids[0] : 0;
+	int state;
+
+	*todo = "moonspy record -d 60s ...";
+	if (!pid)
+		return r->options->all ? "no CPU ran a program" : "they all waited";
+	if (msp_process_open(pid, &process))
+		return "it ended";
+	state = msp_process_thread_state(process, pid);
+	msp_process_close(process);
+	if (state == 'T') {
+		*todo = cli_fmt("kill -CONT %d", pid);
+		return "it is stopped, by a signal or with Ctrl-Z";
+	}
+	return state == 't' ? "a debugger holds it" : "it waited all the time";
+}
+
+static int nothing(struct record *r, double seconds)
+{
+	struct cli_live live = {.pid = msp_recorder_denied(r->recorder)};
+	const char *why, *todo;
+	int rc = CLI_NOTHING;
+
+	if (live.pid) {
+		if (msp_process_open(live.pid, &live.process))
+			live.process = NULL;
+		rc = cli_live_error("record", &live, MSP_E_PERMISSION);
+		msp_process_close(live.process);
+		return rc;
+	}
+	why = what_it_does(r, &todo);
+	cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s", r->options->all ? "machine" : "process", seconds),
+		why, todo);
+	return rc;
+}
+
 static int save(struct record *r)
 {
 	struct msp_profile *profile = msp_recorder_profile(r->recorder);
@@ -337,12 +390,11 @@ static int save(struct record *r)
 	int rc;
 
 	say_what_was_found(r);
-	if (!quality.samples) {
-		cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s", r->options->all ? "machine" : "process",
-				  quality.seconds),
-			NULL, "moonspy record -d 60s ...");
-		return CLI_NOTHING;
-	}
+	if (!quality.samples)
+		return nothing(r, quality.seconds);
+	if (msp_recorder_denied(r->recorder))
+		cli_note("threads of process %d are missing: they must not be stopped",
+			msp_recorder_denied(r->recorder));
 	set_meta(r, profile);
 	r->output_open = false; /* cli_save() ends it */
 	rc = cli_save(&r->output, r->format, profile, &r->options->view);
@@ -354,7 +406,7 @@ static int save(struct record *r)
 
 static int record(struct record *r)
 {
-	int rc = find_targets(r);
+	int rc = find_targets(r), saved;
 
 	if (!rc)
 		rc = open_output(r);
@@ -365,9 +417,11 @@ static int record(struct record *r)
 	/* Getting ready takes seconds on a slow machine: the duration is of what follows. */
 	clock_gettime(CLOCK_MONOTONIC, &r->begin);
 	clock_gettime(CLOCK_REALTIME, &r->wall);
-	if (!rc)
-		rc = run(r);
-	return rc ? rc : save(r);
+	if (rc)
+		return rc;
+	rc = run(r);
+	saved = save(r);
+	return rc ? rc : saved;
 }
 
 int cmd_record(const struct msp_options *options)

@@ -22,7 +22,8 @@ static int read_file(const char *path, struct msp_profile **out)
 	int error;
 
 	if (!in) {
-		cli_error(cli_fmt("cannot read %s", path), strerror(errno), NULL);
+		cli_error(cli_fmt("cannot read %s", path), strerror(errno),
+			  cli_fmt("ls -l %s", path));
 		return CLI_FAILED;
 	}
 	error = msp_read_msp(in, out, reason, sizeof(reason));
@@ -31,7 +32,7 @@ static int read_file(const char *path, struct msp_profile **out)
 	if (!error)
 		return 0;
 	cli_error(cli_fmt("cannot read %s", path), *reason ? reason : msp_strerror(error),
-		  error == MSP_E_FORMAT ? "record with -o FILE.msp" : NULL);
+		  error == MSP_E_FORMAT ? "record with -o FILE.msp" : "ulimit -a");
 	return CLI_FAILED;
 }
 
@@ -50,7 +51,7 @@ static int read_files(const struct msp_options *options, struct msp_profile **ou
 		msp_profile_free(next);
 		if (error) {
 			cli_error(cli_fmt("cannot add %s", options->files[i]), msp_strerror(error),
-				  NULL);
+				  "add fewer at a time");
 			return CLI_FAILED;
 		}
 	}
@@ -126,7 +127,7 @@ static int filter_pids(const struct msp_options *options, struct msp_profile **p
 	msp_profile_free(*profile);
 	*profile = choice.to;
 	if (error) {
-		cli_error("cannot filter the profile", msp_strerror(error), NULL);
+		cli_error("cannot filter the profile", msp_strerror(error), "ulimit -a");
 		return CLI_FAILED;
 	}
 	if (!choice.count) {

@@ -105,6 +105,15 @@ static void write_elsewhere(const char *path, const struct msp_format *format,
 	}
 }
 
+static const char *what_to_do(const char *path, int error)
+{
+	if (error == ENOSPC || error == EDQUOT)
+		return "make room, or write to another file system: -o FILE";
+	if (!strcmp(path, "-"))
+		return "write to a file: -o FILE";
+	return "check that its directory is there and yours to write in, or -o FILE";
+}
+
 int cli_save(struct cli_output *out, const struct msp_format *format,
 	     const struct msp_profile *profile, const struct msp_view *view)
 {
@@ -116,9 +125,7 @@ int cli_save(struct cli_output *out, const struct msp_format *format,
 		cli_error(cli_fmt("cannot write %s",
 				  strcmp(out->path, "-") ? out->path : "to standard output"),
 			  strerror(error),
-			  error == ENOSPC || error == EDQUOT
-				  ? "make room, or write to another file system: -o FILE"
-				  : NULL);
+			  what_to_do(out->path, error));
 		if (error != EPIPE)
 			write_elsewhere(out->path, format, profile, view);
 	} else if (strcmp(out->path, "-")) {

@@ -67,6 +67,7 @@ struct msp_recorder {
 	int failed; /* error code of what cannot be gone on with */
 	uint32_t *ids; /* of one stack */
 	char refused[160];
+	pid_t denied; /* a process of which a thread could not be stopped; 0: none */
 };
 
 /* The kernel's symbols; waits until they are read. NULL: none. */

@@ -185,6 +185,8 @@ static void sample_thread(struct msp_recorder *rec, struct rec_process *p, pid_t
 	uint64_t start = rec_now_ns();
 	int err = msp_thread_stop(p->process, tid);
 
+	if (err == MSP_E_PERMISSION)
+		rec->denied = p->pid;
 	if (err)
 		return;
 	err = msp_thread_registers(p->process, tid, &regs);

@@ -418,6 +418,11 @@ const char *msp_recorder_refused(const struct msp_recorder *rec)
 	return rec->refused[0] ? rec->refused : NULL;
 }
 
+pid_t msp_recorder_denied(const struct msp_recorder *rec)
+{
+	return rec->denied;
+}
+
 struct msp_profile *msp_recorder_profile(struct msp_recorder *rec)
 {
 	return rec->profile;
