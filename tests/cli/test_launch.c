@@ -105,10 +105,30 @@ static void signals_pass(void **state)
 	cli_launch_abandon(&launch);
 }
 
+/* The line of /proc/self/status as this program was started: in the background of a shell, some are ignored. */
+static char ignored_before[64];
+
+static void read_ignored(void)
+{
+	char line[64];
+	FILE *in = fopen("/proc/self/status", "r");
+
+	while (in && fgets(line, sizeof(line), in))
+		if (!strncmp(line, "SigIgn:", 7)) {
+			line[strcspn(line, "\n")] = 0;
+			strcpy(ignored_before, line);
+		}
+	if (in)
+		fclose(in);
+}
+
 /* The command must not find signals ignored that were not before. */
 static void signals_as_before(void **state)
 {
-	assert_int_equal(status_of("grep -q '^SigIgn:.*0000$' /proc/self/status"), 0);
+	char script[128];
+
+	snprintf(script, sizeof(script), "grep -qx '%s' /proc/self/status", ignored_before);
+	assert_int_equal(status_of(script), 0);
 	assert_int_equal(status_of("kill -PIPE $$"), 128 + SIGPIPE);
 }
 
@@ -139,5 +159,6 @@ int main(void)
 		cmocka_unit_test(runs_as_the_caller),
 	};
 
+	read_ignored();
 	return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
