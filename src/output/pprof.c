@@ -96,6 +96,11 @@ static uint32_t frame_string(struct writer *w, const struct msp_frame *frame)
 	return number;
 }
 
+static bool is_named(const struct msp_frame *frame)
+{
+	return frame->name && frame->name[0];
+}
+
 /* Frames that differ in line, address or trace only are of one function. */
 static uint32_t function_number(struct writer *w, const struct msp_frame *frame)
 {
@@ -110,7 +115,7 @@ static uint32_t function_number(struct writer *w, const struct msp_frame *frame)
 	struct msp_buffer *m = &w->nested;
 	uint32_t id;
 
-	if (!frame->name)
+	if (!is_named(frame))
 		key.address = frame->address;
 	id = checked(w, msp_profile_frame(w->functions, &key));
 	if (id < before || w->err)
@@ -134,7 +139,7 @@ static uint32_t mapping_number(struct writer *w, const struct msp_frame *frame)
 	id = checked(w, msp_profile_frame(w->mappings, &key));
 	if (w->mapping[id].highest < frame->address)
 		w->mapping[id].highest = frame->address;
-	if (!frame->name)
+	if (!is_named(frame))
 		w->mapping[id].unnamed = true;
 	return id + 1;
 }

@@ -47,7 +47,7 @@ static struct msp_frame reduced(const struct msp_frame *frame, const struct msp_
 	f.trace = 0;
 	if (f.vm)
 		f.name = f.object = NULL;
-	if (f.name || f.vm)
+	if ((f.name && f.name[0]) || f.vm)
 		f.address = 0;
 	return f;
 }

@@ -129,10 +129,11 @@ struct msp_profile *synthetic_server(void)
 		int depth = server[i].depth;
 
 		ids[depth] = frame(p, c->kind, c->name, c->file, c->defined, c->line);
-		if (!strcmp(c->name, "clamp")) {
+		if (c->kind == INLINED) {
 			struct msp_frame f = *msp_profile_frame_at(p, ids[depth]);
 
-			f.certain = false;
+			f.certain = strcmp(c->name, "clamp") != 0;
+			f.trace = msp_profile_frame_at(p, ids[depth - 1])->trace;
 			ids[depth] = (uint32_t)msp_profile_frame(p, &f);
 		}
 		if (server[i].self)
