@@ -49,6 +49,11 @@ typedef struct user_pt_regs bpf_user_pt_regs_t;
 
 #endif
 
+/* uapi/linux/bpf.h */
+struct bpf_pidns_info {
+	__u32 pid, tgid;
+};
+
 /* uapi/linux/bpf_perf_event.h */
 struct bpf_perf_event_data {
 	bpf_user_pt_regs_t regs;

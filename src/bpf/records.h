@@ -14,7 +14,7 @@
 #define MSP_MAX_SEGMENTS 256
 #define MSP_MAX_KERNEL_FRAMES 127
 
-/* A process that is sampled, by its pid in the initial namespace. */
+/* A process that is sampled, by its pid in the loader's namespace. */
 struct msp_bpf_process {
 	uint32_t first_mapping, mapping_count; /* in mappings; sorted by start */
 	uint32_t build_count;
@@ -41,6 +41,7 @@ struct msp_bpf_image {
 
 /* Set by the loader before the program is loaded. */
 struct msp_bpf_config {
+	uint64_t ns_dev, ns_ino; /* the pid namespace whose pids are meant; 0: the initial one */
 	uint32_t all;       /* sample every process, not only those in the process table */
 	uint32_t kernel;    /* with kernel frames */
 };

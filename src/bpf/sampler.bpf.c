@@ -467,7 +467,7 @@ static MSP_INLINE struct msp_bpf_process *find_parent(struct walk_slot *s, struc
 	__u32 pid = BPF_CORE_READ(parent, tgid);
 	struct msp_bpf_process *p;
 
-	if (!exe || exe != BPF_CORE_READ(parent, mm, exe_file))
+	if (config.ns_ino || !exe || exe != BPF_CORE_READ(parent, mm, exe_file))
 		return NULL;
 	p = bpf_map_lookup_elem(&processes, &pid);
 	if (!p || p->pending)
@@ -502,10 +502,22 @@ static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid, struct task_s
 	return 0;
 }
 
+/* 0: not of our pid namespace, or no process. */
+static MSP_INLINE __u64 current_ids(void)
+{
+	struct bpf_pidns_info ids = {0};
+
+	if (!config.ns_ino)
+		return bpf_get_current_pid_tgid();
+	if (bpf_get_ns_current_pid_tgid(config.ns_dev, config.ns_ino, &ids, sizeof(ids)))
+		return 0;
+	return (__u64)ids.tgid << 32 | ids.pid;
+}
+
 SEC("perf_event")
 int msp_on_event(struct bpf_perf_event_data *ctx)
 {
-	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	__u64 pid_tgid = current_ids();
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u32 slot = bpf_get_smp_processor_id(), kernel_frames = 0;
 	struct walk_slot *s = slot_get(slot);

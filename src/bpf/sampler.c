@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 
 #include "bpf/internal.h"
 #include "moonspy/moonspy.h"
+
+#define INIT_PID_NS 0xeffffffcu /* linux/proc_ns.h: the same on every machine */
 
 /* What libbpf says while it loads; the last line is mostly the reason. One loader at a time. */
 static __thread char *load_log;
@@ -88,6 +91,17 @@ static int map_tables(struct msp_sampler *s)
 	return 0;
 }
 
+/* In a container pids differ from those that the kernel counts by. */
+static void set_namespace(struct sampler_bpf *skel)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) || st.st_ino == INIT_PID_NS)
+		return;
+	skel->rodata->config.ns_dev = st.st_dev;
+	skel->rodata->config.ns_ino = st.st_ino;
+}
+
 static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 {
 	int err;
@@ -97,6 +111,7 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 		return -errno;
 	s->skel->rodata->config.all = opts->all;
 	s->skel->rodata->config.kernel = opts->kernel;
+	set_namespace(s->skel);
 	if (getenv("MOONSPY_BPF_LOG"))
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);

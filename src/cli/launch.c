@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/messages.h"
@@ -62,6 +63,7 @@ int cli_launch_start(struct cli_launch *launch, char **command)
 
 	memset(launch, 0, sizeof(*launch));
 	launch->go = launch->result = -1;
+	signals_seen = 0; /* what counts is what comes while it runs */
 	if (pipe2(go, O_CLOEXEC) || pipe2(result, O_CLOEXEC))
 		goto fail;
 	launch->pid = fork();
@@ -119,7 +121,7 @@ int cli_launch_go(struct cli_launch *launch, char **command)
 	return error == ENOENT ? 127 : 126;
 }
 
-static bool reap(struct cli_launch *launch, int flags)
+static bool reap(struct cli_launch *launch)
 {
 	int status;
 	pid_t pid;
@@ -127,14 +129,10 @@ static bool reap(struct cli_launch *launch, int flags)
 	if (launch->reaped)
 		return true;
 	do
-		pid = waitpid(launch->pid, &status, flags);
-	while (pid < 0 && errno == EINTR && signals_seen < 2);
+		pid = waitpid(launch->pid, &status, WNOHANG);
+	while (pid < 0 && errno == EINTR);
 	if (pid == 0)
 		return false;
-	if (pid < 0 && errno == EINTR) {
-		launch->status = 128 + signal_last;
-		return false;
-	}
 	launch->reaped = true;
 	signal_child = 0; /* its number may be another's soon */
 	if (pid < 0)
@@ -146,12 +144,19 @@ static bool reap(struct cli_launch *launch, int flags)
 
 bool cli_launch_ended(struct cli_launch *launch)
 {
-	return reap(launch, WNOHANG);
+	return reap(launch);
 }
 
 int cli_launch_wait(struct cli_launch *launch)
 {
-	reap(launch, 0);
+	const struct timespec step = {.tv_nsec = 10000000};
+
+	/* Not a blocking waitpid(): a signal just before it would be missed. */
+	while (!reap(launch)) {
+		if (signals_seen > 1)
+			return 128 + signal_last;
+		nanosleep(&step, NULL);
+	}
 	return launch->status;
 }
 

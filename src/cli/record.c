@@ -20,6 +20,7 @@
 #include "target/target.h"
 
 #define STEP_MS 100
+#define LAST_MOMENTS 1.0 /* seconds that a command has to end in after a signal */
 
 struct record {
 	const struct msp_options *options;
@@ -33,6 +34,7 @@ struct record {
 	size_t pid_count;
 	char name[64]; /* of the first one, or of the command */
 	struct timespec begin, wall;
+	double signalled; /* when the first signal was seen; 0: none */
 };
 
 static double elapsed(const struct record *r)
@@ -267,10 +269,18 @@ static void show_progress(struct record *r)
 		(unsigned long long)q->lost);
 }
 
+/* The command has the signal too; its last moments belong to the profile, but it may ignore it. */
+static bool command_goes_on(struct record *r)
+{
+	if (!r->signalled)
+		r->signalled = elapsed(r);
+	return cli_signals_seen(NULL) > 1 || elapsed(r) - r->signalled > LAST_MOMENTS;
+}
+
 static bool finished(struct record *r)
 {
 	if (cli_signals_seen(NULL))
-		return !r->launched || cli_launch_ended(&r->launch) || cli_signals_seen(NULL) > 1;
+		return !r->launched || cli_launch_ended(&r->launch) || command_goes_on(r);
 	if (r->options->duration_ns && elapsed(r) * 1e9 >= r->options->duration_ns)
 		return true;
 	if (r->launched)

@@ -262,6 +262,8 @@ static void on_change(void *ctx, const struct msp_change *change)
 	struct msp_recorder *rec = ctx;
 	struct rec_process *p;
 
+	if (change->pid <= 0 && change->kind != MSP_CHANGE_LOST)
+		return; /* not of our pid namespace */
 	if (change->kind == MSP_CHANGE_FORK)
 		on_fork(rec, change);
 	if (change->kind == MSP_CHANGE_LOST)
