@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loader's own state; shared by sampler.c and tables.c only. */
+/* The loader's own state; for the files of this folder. */
 #ifndef MSP_BPF_INTERNAL_H
 #define MSP_BPF_INTERNAL_H
 
@@ -49,6 +49,11 @@ struct msp_sampler {
 	uint32_t extent_count, extent_room;
 };
 
+/*
+ * Path of BTF with no more than the kernel's types that the program uses; it is made if it is not
+ * there. False: there is none, libbpf is to look at the kernel's.
+ */
+bool sampler_kernel_btf(const char *dir, char *path, size_t size);
 int sampler_on_record(void *ctx, void *data, size_t size);
 int sampler_add_segment(struct msp_sampler *s, uint32_t rows);
 void sampler_free_tables(struct msp_sampler *s);

@@ -440,12 +440,12 @@ __attribute__((noinline)) int msp_count_run_time(__u64 ns)
 
 /* Some steps, not all at once: the verifier goes through every turn of a loop. Not 0: the walk is over. */
 #define STEPS_AT_ONCE 32
-__attribute__((noinline)) int msp_walk_steps(__u32 slot)
+MSP_SUB(walk_steps)
 {
 	for (int i = 0; i < STEPS_AT_ONCE; i++)
-		if (msp_walk_step(slot))
-			return 1;
-	return 0;
+		if (walk_step(w))
+			return MSP_STEP_DONE;
+	return MSP_STEP_MORE;
 }
 
 /* Walks the user stack from the registers set. */
@@ -454,7 +454,7 @@ static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
 	regs_set(w, regs);
 	/* A frame takes one step, the lower half of a vararg frame another. */
 	for (int i = 0; i < (2 * MSP_MAX_FRAMES + 64) / STEPS_AT_ONCE; i++)
-		if (msp_walk_steps(w->slot))
+		if (MSP_CALL(w, walk_steps))
 			return;
 	walk_error(w, MSP_ERR_TRUNCATED);
 }

@@ -102,11 +102,13 @@ static void set_namespace(struct sampler_bpf *skel)
 	skel->rodata->config.ns_ino = st.st_ino;
 }
 
-static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
+/* kernel_btf: see sampler_kernel_btf(); NULL: all of the kernel's. */
+static int load_with(struct msp_sampler *s, const struct msp_sampler_options *opts, const char *kernel_btf)
 {
+	LIBBPF_OPTS(bpf_object_open_opts, open, .btf_custom_path = kernel_btf);
 	int err;
 
-	s->skel = sampler_bpf__open();
+	s->skel = sampler_bpf__open_opts(&open);
 	if (!s->skel)
 		return -errno;
 	s->skel->rodata->config.all = opts->all;
@@ -115,11 +117,26 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 	if (getenv("MOONSPY_BPF_LOG"))
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);
-	if (!err)
-		err = sampler_bpf__load(s->skel);
-	if (!err)
-		err = map_tables(s);
-	return err;
+	return err ? err : sampler_bpf__load(s->skel);
+}
+
+static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
+{
+	char kernel_btf[4096];
+	int err = -ENOENT;
+
+	if (sampler_kernel_btf(opts->cache_dir, kernel_btf, sizeof(kernel_btf))) {
+		err = load_with(s, opts, kernel_btf);
+		if (err) { /* a file that was damaged, perhaps */
+			unlink(kernel_btf);
+			sampler_bpf__destroy(s->skel);
+			s->skel = NULL;
+			load_log[0] = 0;
+		}
+	}
+	if (err)
+		err = load_with(s, opts, NULL);
+	return err ? err : map_tables(s);
 }
 
 /* The reason in words: libbpf's own, but for rights it has only guesses. */

@@ -19,6 +19,7 @@ struct msp_sampler_options {
 	bool kernel;         /* with kernel frames */
 	bool stats;          /* measure the program's run time */
 	uint32_t rows;       /* unwind rows expected; more can follow */
+	const char *cache_dir; /* of what is known about the kernel; NULL: none */
 	uint32_t mappings;   /* room for executable mappings of all processes together; 0: 65536 */
 };
 

@@ -33,6 +33,7 @@ struct record {
 	pid_t *pids; /* the processes to sample at the start */
 	size_t pid_count;
 	char name[64]; /* of the first one, or of the command */
+	struct timespec start; /* of everything */
 	struct timespec begin, wall;
 	double signalled; /* when the first signal was seen; 0: none */
 };
@@ -393,6 +394,19 @@ static int nothing(struct record *r, double seconds)
 	return rc;
 }
 
+/* What came when, in ms since the start. */
+static void start_stats(const struct record *r)
+{
+	const struct msp_recorder_times *t = msp_recorder_times(r->recorder);
+	double start = r->start.tv_sec * 1e3 + r->start.tv_nsec / 1e6;
+
+	fprintf(stderr, "%12.1f  ms until the engine was ready\n", t->engine / 1e6 - start);
+	if (r->pid_count)
+		fprintf(stderr, "%12.1f  ms until the tables were ready\n", t->tables / 1e6 - start);
+	if (t->first_sample)
+		fprintf(stderr, "%12.1f  ms to the first sample\n", t->first_sample / 1e6 - start);
+}
+
 static int save(struct record *r)
 {
 	struct msp_profile *profile = msp_recorder_profile(r->recorder);
@@ -408,8 +422,10 @@ static int save(struct record *r)
 	set_meta(r, profile);
 	r->output_open = false; /* cli_save() ends it */
 	rc = cli_save(&r->output, r->format, profile, &r->options->view);
-	if (r->options->stats)
+	if (r->options->stats) {
 		cli_quality_stats(&quality);
+		start_stats(r);
+	}
 	cli_quality_line(&quality);
 	return rc;
 }
@@ -437,8 +453,10 @@ static int record(struct record *r)
 int cmd_record(const struct msp_options *options)
 {
 	struct record r = {.options = options};
-	int rc = record(&r), status;
+	int rc, status;
 
+	clock_gettime(CLOCK_MONOTONIC, &r.start);
+	rc = record(&r);
 	if (r.output_open)
 		cli_output_abandon(&r.output);
 	if (r.launched && !rc) {

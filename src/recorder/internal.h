@@ -59,6 +59,7 @@ struct msp_recorder {
 	size_t process_count, process_room;
 
 	uint64_t started_ns;
+	struct msp_recorder_times times;
 	bool polled;
 	uint64_t swept_ns;
 	uint64_t samples, whole, truncated, estimated;

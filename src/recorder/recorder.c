@@ -41,6 +41,7 @@ static int open_bpf(struct msp_recorder *rec, char *error, size_t size)
 		.all = rec->opts.all || rec->opts.follow,
 		.kernel = rec->opts.kernel,
 		.stats = true,
+		.cache_dir = rec->opts.cache_dir,
 		.mappings = rec->opts.all ? 262144 : 65536,
 	};
 	int err = msp_sampler_open(&opts, &rec->sampler, error, size);
@@ -56,7 +57,7 @@ static int open_bpf(struct msp_recorder *rec, char *error, size_t size)
 	return err ? err : watch(rec, msp_sideband_fd(rec->sideband));
 }
 
-/* ---- Starting: the kernel checks the program while tables are made and its symbols are read ---- */
+/* ---- Starting: the kernel checks the program while tables are made ---- */
 
 struct engine_start {
 	struct msp_recorder *rec;
@@ -72,6 +73,7 @@ static void *start_engine(void *arg)
 	start->result = start->rec->opts.engine == MSP_ENGINE_BPF
 				? open_bpf(start->rec, start->error, start->size)
 				: rec_ptrace_open(start->rec);
+	start->rec->times.engine = rec_now_ns();
 	return NULL;
 }
 
@@ -111,11 +113,13 @@ static int start(struct msp_recorder *rec, char *error, size_t error_size)
 
 	if (!threaded)
 		start_engine(&engine);
-	if (rec->opts.kernel)
-		rec->kernel_loading = !pthread_create(&rec->kernel_thread, NULL, load_kernel_symbols, rec);
 	prepare_processes(rec);
+	rec->times.tables = rec_now_ns();
 	if (threaded)
 		pthread_join(thread, NULL);
+	/* Nothing waits for names before the first samples are read: the tables went first. */
+	if (rec->opts.kernel && !engine.result)
+		rec->kernel_loading = !pthread_create(&rec->kernel_thread, NULL, load_kernel_symbols, rec);
 	return engine.result;
 }
 
@@ -404,6 +408,11 @@ size_t msp_recorder_alive(const struct msp_recorder *rec)
 				(rec->process[i]->process && msp_process_alive(rec->process[i]->process))))
 			alive++;
 	return alive;
+}
+
+const struct msp_recorder_times *msp_recorder_times(const struct msp_recorder *rec)
+{
+	return &rec->times;
 }
 
 size_t msp_recorder_builds(const struct msp_recorder *rec)

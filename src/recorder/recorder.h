@@ -31,6 +31,11 @@ struct msp_recorder_options {
 	size_t pid_count;
 };
 
+/* When it was ready, and when the first sample was taken: ns, CLOCK_MONOTONIC; 0: not yet. */
+struct msp_recorder_times {
+	uint64_t engine, tables, first_sample;
+};
+
 /* error[]: the reason in words. MSP_E_PERMISSION, MSP_E_UNSUPPORTED, MSP_E_NOMEM. */
 int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_recorder **out, char *error,
 	size_t error_size);
@@ -50,6 +55,7 @@ int msp_recorder_stop(struct msp_recorder *rec);
 
 /* Processes added (and their children, with follow) that are still alive. */
 size_t msp_recorder_alive(const struct msp_recorder *rec);
+const struct msp_recorder_times *msp_recorder_times(const struct msp_recorder *rec);
 /* LuaJIT builds found in any process so far. */
 size_t msp_recorder_builds(const struct msp_recorder *rec);
 /* The first build that could not be used: which check failed, NULL if all can be used. */

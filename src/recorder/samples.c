@@ -116,6 +116,8 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 	if (n > MSP_MAX_FRAMES)
 		return 0;
 	count_quality(rec, sample);
+	if (!rec->times.first_sample || sample->time < rec->times.first_sample)
+		rec->times.first_sample = sample->time;
 	for (uint32_t i = n; i-- > 0;) { /* root first */
 		id = frame_id(rec, p, raw, n, i);
 		if (id < 0)

@@ -61,7 +61,7 @@ MSP_SUB(step_native)
 }
 
 /* One frame further out. MSP_STEP_DONE: the walk is over, w->error says how. */
-MSP_SUB(walk_step)
+static MSP_INLINE int walk_step(struct msp_walk *w)
 {
 	if (w->mode == MSP_WALK_LUA)
 		return MSP_CALL(w, lua_step);
