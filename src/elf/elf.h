@@ -54,6 +54,8 @@ bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, ui
 
 /* Bytes at an image-relative address; how many are there is in *avail. NULL if not in the file. */
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);
+/* Frees what these calls have read of the file: all bytes they returned are no more. */
+void msp_image_drop_bytes(struct msp_image *image);
 
 /*
  * Unwind rows: compiled at the first call, or read from the cache. Owned by

@@ -378,6 +378,14 @@ bool msp_image_executable(const struct msp_image *image, uint64_t vaddr, uint64_
 	return false;
 }
 
+void msp_image_drop_bytes(struct msp_image *image)
+{
+	for (uint32_t i = 0; i < image->segment_count && image->fd >= 0; i++) {
+		free(image->segments[i].bytes);
+		image->segments[i].bytes = NULL;
+	}
+}
+
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail)
 {
 	uint64_t vaddr = addr + image->min_vaddr;

@@ -231,6 +231,8 @@ static struct msp_image_entry *make_entry(const struct msp_images *images, struc
 	entry->build_error = msp_lj_build_find(entry->image, &entry->build);
 	if (entry->build_error == 0)
 		overlay_vm(entry);
+	if (!entry->build) /* a big library's code, looked at once */
+		msp_image_drop_bytes(entry->image);
 	/* The overlay may have made it anew. */
 	if (msp_image_unwind(entry->image, &entry->table) < 0)
 		entry->table = NULL;
