@@ -92,18 +92,42 @@ static bool equal_frames(const struct msp_frame *a, const struct msp_frame *b)
 	       a->trace == b->trace;
 }
 
-int64_t msp_profile_frame(struct msp_profile *profile, const struct msp_frame *frame)
+/* A copy of frame with the profile's own strings. */
+static int own_frame(struct msp_profile *profile, const struct msp_frame *frame, struct msp_frame *copy)
 {
-	struct msp_frame copy = *frame;
-	struct msp_table_walk walk;
-	uint32_t hash, i;
 	int err;
 
 	if ((unsigned)frame->kind >= MSP_FRAME_KIND_COUNT)
 		return MSP_E_INVALID;
-	if ((err = msp_intern(&profile->strings, profile->seed, frame->name, &copy.name)) ||
-	    (err = msp_intern(&profile->strings, profile->seed, frame->file, &copy.file)) ||
-	    (err = msp_intern(&profile->strings, profile->seed, frame->object, &copy.object)))
+	*copy = *frame;
+	if ((err = msp_intern(&profile->strings, profile->seed, frame->name, &copy->name)) ||
+	    (err = msp_intern(&profile->strings, profile->seed, frame->file, &copy->file)) ||
+	    (err = msp_intern(&profile->strings, profile->seed, frame->object, &copy->object)))
+		return err;
+	return 0;
+}
+
+int msp_profile_replace_frame(struct msp_profile *profile, uint32_t id, const struct msp_frame *frame)
+{
+	struct msp_frame copy;
+	int err;
+
+	if (id >= profile->n_frames)
+		return MSP_E_INVALID;
+	err = own_frame(profile, frame, &copy);
+	if (!err)
+		profile->frames[id] = copy; /* not found by what it says now: an equal one gets another id */
+	return err;
+}
+
+int64_t msp_profile_frame(struct msp_profile *profile, const struct msp_frame *frame)
+{
+	struct msp_frame copy;
+	struct msp_table_walk walk;
+	uint32_t hash, i;
+	int err = own_frame(profile, frame, &copy);
+
+	if (err)
 		return err;
 	hash = hash_frame(&copy, profile->seed);
 	walk = msp_table_walk(&profile->frame_table, hash);

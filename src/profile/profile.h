@@ -33,6 +33,11 @@ void msp_profile_free(struct msp_profile *profile);
 
 /* Interns a frame: equal frames (all members) get the same id. Negative: error code. */
 int64_t msp_profile_frame(struct msp_profile *profile, const struct msp_frame *frame);
+/*
+ * Changes what a frame says, in all stacks it is in. It may become equal to
+ * another: views and outputs take the two for one.
+ */
+int msp_profile_replace_frame(struct msp_profile *profile, uint32_t id, const struct msp_frame *frame);
 /* Adds count samples of a stack, frame ids root first. Copies ids. */
 int msp_profile_add(struct msp_profile *profile, int32_t pid, int32_t tid, const uint32_t *ids, size_t n,
 		    uint64_t count);

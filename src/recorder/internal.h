@@ -40,6 +40,8 @@ struct rec_process {
 	uint64_t ending_ns; /* since then it may have ended: a thread of it has; 0: no */
 	uint64_t refreshed_ns;
 	struct rec_stopper *stopper; /* ptrace engine only */
+	struct rec_late_name *late; /* functions to be asked for again */
+	size_t late_count, late_room;
 };
 
 struct msp_recorder {
@@ -89,6 +91,12 @@ int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
 /* samples.c */
 int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *frames);
 void rec_fill_quality(struct msp_recorder *rec);
+
+/* names.c: raw[i] of a stack got the frame id, whose name may become better */
+void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i, uint32_t id);
+/* Asks for those that are due, or for all. Negative: error code. */
+int rec_late_ask(struct msp_recorder *rec, struct rec_process *p, bool all);
+void rec_late_free(struct rec_process *p);
 
 /* ptrace.c: the engine for where BPF is not allowed */
 int rec_ptrace_open(struct msp_recorder *rec);

@@ -58,6 +58,7 @@ struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid)
 
 void rec_unload(struct rec_process *p)
 {
+	rec_late_free(p);
 	rec_stopper_free(p->stopper);
 	frame_cache_clear(&p->cache);
 	msp_symbolizer_free(p->symbols);

@@ -349,9 +349,21 @@ static int take_samples(struct msp_recorder *rec)
 	return rec->failed ? rec->failed : n < 0 && n != -EAGAIN ? MSP_E_IO : 0;
 }
 
+static int ask_late_names(struct msp_recorder *rec, bool all)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < rec->process_count; i++)
+		err = rec_late_ask(rec, rec->process[i], all);
+	return err;
+}
+
 static int work(struct msp_recorder *rec)
 {
 	int err = take_samples(rec); /* before changes: these were taken under the old mappings */
+
+	if (!err)
+		err = ask_late_names(rec, false);
 
 	forget_ended(rec);
 	if (rec->sideband)
@@ -394,6 +406,8 @@ int msp_recorder_stop(struct msp_recorder *rec)
 		msp_sampler_stop(rec->sampler);
 		err = work(rec);
 	}
+	if (!err)
+		err = ask_late_names(rec, true);
 	rec_fill_quality(rec);
 	return err;
 }

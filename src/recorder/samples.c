@@ -71,6 +71,8 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const s
 		rec->functions_gone++;
 	else if (id >= 0 && key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */
 		frame_cache_put(&p->cache, &key, id);
+	if (!err && raw[i].kind == MSP_RAW_LUA && !msp_symbolizer_final(p->symbols))
+		rec_late_add(p, raw, n, i, id);
 	return id;
 }
 

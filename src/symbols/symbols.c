@@ -13,6 +13,7 @@ struct msp_symbolizer {
 	struct msp_space *space; /* NULL: gone */
 	const struct msp_kernel_symbols *kernel;
 	const struct msp_image *image; /* of the last frame */
+	bool provisional; /* the last frame's name may become better */
 	char text[128];
 };
 
@@ -185,6 +186,7 @@ static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, s
 	out->name = function->name;
 	out->file = function->file;
 	out->defined = function->defined;
+	s->provisional = !function->by_definition;
 	if (!(f->flags & MSP_RAWF_NOPC))
 		out->line = msp_lj_names_line(names, f->addr, f->ident, f->pos);
 	return 0;
@@ -286,4 +288,9 @@ int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *r
 const struct msp_image *msp_symbolizer_image(const struct msp_symbolizer *symbols)
 {
 	return symbols->image;
+}
+
+bool msp_symbolizer_final(const struct msp_symbolizer *s)
+{
+	return !s->provisional;
 }
