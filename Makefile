@@ -51,8 +51,8 @@ test: tests
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
-bench: tests
-	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+bench: all
+	@python3 bench/bench.py --build $(BUILD) $(BENCH)
 
 install: all
 	@meson configure $(BUILD) -Dprefix=$(prefix)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Slowdown of a target by moonspy and by others, in turn in one run; what each costs and shows."""
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+
+from lab import Busy, Figure, Missing, Recorder, cpu_time
+
+SLOWDOWN = {99: 0.2, 999: 2.0, 9999: None}  # percent, by rate
+LUA_FUNCTIONS = re.compile(r"\b(bottom|stay|level|via_gsub|via_coroutine)\b")
+
+
+class Profiler:
+    """One way to record; what was seen of it so far."""
+
+    def __init__(self, name, budget=None):
+        self.name, self.budget = name, budget
+        self.slow, self.cpu, self.bytes = [], [], []
+        self.lua_share = None  # percent of the samples
+
+    def figures(self, mode):
+        yield Figure("slowdown by %s, %s" % (self.name, mode), self.slow, "%", self.budget)
+
+    def costs(self):
+        if self.cpu:
+            yield Figure("CPU of the recorder, %s" % self.name, self.cpu, "ms/s")
+            yield Figure("written, %s" % self.name, self.bytes, "KB/s")
+        if self.lua_share is not None:
+            yield Figure("samples that show a Lua function, %s" % self.name, [self.lua_share], "%")
+
+
+class Moonspy(Profiler):
+    def __init__(self, rate):
+        super().__init__("moonspy %s Hz" % format(rate, ","), SLOWDOWN[rate])
+        self.rate = rate
+
+    def start(self, lab, pid):
+        return lab.recorder(pid, self.rate, "moonspy.json")
+
+    def size(self, lab):
+        return os.path.getsize(lab.path("moonspy.json"))
+
+    def look(self, lab):
+        with open(lab.path("moonspy.json")) as file:
+            stacks = json.load(file)["stacks"]
+        lua = sum(s["count"] for s in stacks
+                  if any(f["kind"] in ("lua", "jit", "inlined") and LUA_FUNCTIONS.search(f["name"]) for f in s["frames"]))
+        self.lua_share = 100 * lua / sum(s["count"] for s in stacks)
+
+
+class Perf(Profiler):
+    def __init__(self, name, *options):
+        super().__init__(name)
+        self.options = options
+
+    def start(self, lab, pid):
+        perf = shutil.which("perf")
+        if not perf:
+            raise Missing("perf is not installed (linux-perf)")
+        return Recorder(lab, [perf, "record", "-q", "-e", "cpu-clock", "-F", 999, *self.options, "-p", pid,
+                              "-o", lab.path("perf.data")], "perf_event")
+
+    def size(self, lab):
+        return os.path.getsize(lab.path("perf.data"))
+
+    def look(self, lab):
+        """Of the first samples: to unwind copies of stacks takes perf long."""
+        script = subprocess.Popen(["perf", "script", "--no-inline", "-i", lab.path("perf.data"), "-F", "ip,sym"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        samples = lua = 0
+        shows = False
+        for line in script.stdout:
+            shows = shows or bool(LUA_FUNCTIONS.search(line))
+            if not line.strip():
+                samples, lua, shows = samples + 1, lua + shows, False
+                if samples == 300:
+                    break
+        script.kill()
+        script.wait()
+        if samples:
+            self.lua_share = 100 * lua / samples
+
+
+def one_window(lab, busy, profiler, seconds):
+    with profiler.start(lab, busy.pid) as recorder:
+        before = cpu_time(recorder.process.pid)
+        work = busy.rate(seconds)
+        profiler.cpu.append(1000 * (cpu_time(recorder.process.pid) - before) / seconds)
+    profiler.bytes.append(profiler.size(lab) / 1000 / recorder.seconds)
+    if profiler.lua_share is None:
+        profiler.look(lab)
+    return work
+
+
+def slowdowns(lab, busy, profilers, rounds, seconds, skipped):
+    """Each window with a profiler is held against those without, before and after it."""
+    noise, plain = [], busy.rate(seconds)
+    for i in range(rounds):
+        for profiler in profilers if i % 2 else profilers[::-1]:
+            if profiler.name in skipped:
+                continue
+            try:
+                work = one_window(lab, busy, profiler, seconds)
+            except Missing as reason:
+                skipped[profiler.name] = str(reason)
+                continue
+            after = busy.rate(seconds)
+            profiler.slow.append(100 * (1 - 2 * work / (plain + after)))
+            noise.append(100 * abs(after - plain) / plain)
+            plain = after
+    return noise
+
+
+def own_profiler(lab, mode, rounds, seconds):
+    """LuaJIT's -jp=fl at 1 ms, on and off in turn in one process."""
+    need_s = 2 * rounds * max(seconds, 1) + 2
+    with Busy(lab, mode, 40, "profiled") as busy:
+        busy.rate(need_s)
+        said = list(busy.said)
+    turns, first = [], 0
+    for i in range(1, len(said) + 1):
+        if i == len(said) or said[i][2] != said[first][2]:
+            if i - first > 10:  # the first few compile their traces anew
+                (c0, w0, on), (c1, w1, _) = said[first + 4], said[i - 1]
+                turns.append((on, (w1 - w0) / (c1 - c0)))
+            first = i
+    return [100 * (1 - 2 * b[1] / (a[1] + c[1])) for a, b, c in zip(turns, turns[1:], turns[2:]) if b[0] and not a[0]]
+
+
+def slowdown(lab):
+    rounds, seconds = (3, 1) if lab.quick else (10, 2)
+    skipped = {}
+    for mode in ("jit",) if lab.quick else ("jit", "nojit"):
+        profilers = [*map(Moonspy, SLOWDOWN), Perf("perf record without stacks, 999 Hz"), Perf("perf record -g, 999 Hz", "-g"),
+                     Perf("perf record --call-graph dwarf, 999 Hz", "--call-graph", "dwarf")]
+        with Busy(lab, mode, 30) as busy:
+            noise = slowdowns(lab, busy, profilers, rounds, seconds, skipped)
+        yield Figure("noise: windows without a profiler, one after the other, %s" % mode, noise, "%")
+        for profiler in profilers:
+            if profiler.slow:
+                yield from profiler.figures(mode)
+        jp = own_profiler(lab, mode, rounds, seconds)
+        if jp:
+            yield Figure("slowdown by LuaJIT's -jp=fl, 1,000 Hz, %s" % mode, jp, "%")
+        else:
+            skipped["LuaJIT's -jp"] = "it did not run"
+        if mode == "jit":
+            for profiler in profilers:
+                if "9,999" not in profiler.name:
+                    yield from profiler.costs()
+            yield from ratios(profilers, jp)
+    for name, reason in skipped.items():
+        yield "%s: %s" % (name, reason)
+
+
+def ratios(profilers, jp):
+    ours = next(p for p in profilers if p.name == "moonspy 999 Hz")
+    for p in profilers:
+        if isinstance(p, Perf) and p.slow and ours.slow:
+            yield ratio("written", p.name, p.bytes, ours.bytes)
+            yield ratio("CPU of the recorder", p.name, p.cpu, ours.cpu)
+            yield ratio("slowdown", p.name, p.slow, ours.slow)
+    if jp and ours.slow:
+        yield ratio("slowdown", "LuaJIT's -jp=fl", jp, ours.slow)
+
+
+def ratio(what, name, theirs, ours):
+    mine = statistics.median(ours)
+    return Figure("%s, %s to moonspy at 999 Hz" % (what, name), [statistics.median(theirs) / mine] if mine > 0 else [0],
+                  "times")
