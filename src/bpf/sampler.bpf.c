@@ -258,6 +258,7 @@ int msp_lua_known_base(__u32 slot);
 int msp_lua_read_function(__u32 slot);
 int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);
+int msp_lua_leaf_by_rule(__u32 slot);
 int msp_lua_enter_trace(__u32 slot);
 int msp_lua_enter_vm(__u32 slot);
 int msp_lua_step(__u32 slot);

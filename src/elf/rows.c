@@ -291,7 +291,7 @@ static bool rule_valid(const struct msp_rule *rule)
 {
 	/* Every register number is masked where it is used, but must mean what it says. */
 	return rule->cfa_kind <= MSP_CFA_RA_REG && rule->cfa_reg < MSP_REG_COUNT &&
-	       rule->unused == 0 &&
+	       (!rule->leaf || rule->flags & MSP_RULE_VM) &&
 	       (rule->cfa_kind != MSP_CFA_RA_REG ||
 		(rule->saved[MSP_SLOT_RA] >= 0 && rule->saved[MSP_SLOT_RA] < MSP_REG_COUNT));
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "luajit/vmflow.h"
+#include "luajit/vmstate.h"
 #include "moonspy/moonspy.h"
 
 #define MAX_RULES 64
@@ -19,6 +19,7 @@ static const uint8_t x64_slot_reg[] = {[1] = MSP_X64_RBX, MSP_X64_RBP, MSP_X64_R
 
 struct rows {
 	struct msp_vm_flow flow;
+	struct msp_vm_states *states;
 	int16_t frame_saved[MSP_SLOT_COUNT]; /* where the full frame has each register */
 	struct msp_row *row;
 	uint32_t row_count;
@@ -101,6 +102,34 @@ static void exit_rule(struct msp_rule *rule)
 	rule->saved[MSP_SLOT_RA] = -8;
 }
 
+/* Does an entry hand its frame to a C function that completes it (lj_ccallback_enter)? */
+static bool completes_frame(struct msp_vm_flow *flow, int32_t i)
+{
+	const struct msp_insn *insn = flow->build->insn;
+
+	if (insn[i].op != MSP_OP_CALL || msp_vm_height(flow, i) != flow->build->layout.cframe_size)
+		return false;
+	for (int32_t k = i - 1; k >= 0 && k >= i - 6; k--) {
+		if (insn[k].op == MSP_OP_MOV && insn[k].operand[0].reg == msp_x64_args[1] &&
+		    insn[k].operand[1].kind == MSP_OPND_REG &&
+		    insn[k].operand[1].reg == MSP_X64_RSP)
+			return true;
+	}
+	return false;
+}
+
+/* A C function that an FFI callback begins or ends with: the frame comes or goes while it runs. */
+static bool passes_frame(struct msp_vm_flow *flow, int32_t i)
+{
+	const struct msp_insn *insn = &flow->build->insn[i];
+
+	if (insn->op != MSP_OP_CALL)
+		return false;
+	return completes_frame(flow, i) ||
+	       ((flow->node[i].flags & MSP_VM_BODY) && (flow->node[i].flags & MSP_VM_LEAVES) &&
+		!msp_lj_in_block(flow->build, insn->target));
+}
+
 static void make_rule(struct rows *rows, int32_t i, struct msp_rule *rule)
 {
 	struct msp_vm_flow *flow = &rows->flow;
@@ -128,8 +157,13 @@ static void make_rule(struct rows *rows, int32_t i, struct msp_rule *rule)
 		 * after L->base went back to the caller's, the frame is just a C frame.
 		 */
 		if (rule->cfa_off >= size && (flags & MSP_VM_BODY) &&
-		    (!(flags & MSP_VM_LEAVES) || (flags & MSP_VM_STORES)))
+		    (!(flags & MSP_VM_LEAVES) || (flags & MSP_VM_STORES))) {
 			rule->flags = MSP_RULE_VM;
+			rule->leaf = msp_vm_state_at(rows->states, i);
+		} else if (rule->cfa_off == size && passes_frame(flow, i)) {
+			rule->flags = MSP_RULE_VM | MSP_RULE_VM_CALLBACK;
+			rule->leaf = MSP_LEAF_KNOWN | MSP_LEAF_BASE_STORED;
+		}
 		break;
 	}
 }
@@ -167,22 +201,6 @@ static int make_rows(struct rows *rows)
 		rows->row[rows->row_count++].rule = number;
 	}
 	return 0;
-}
-
-/* Does an entry hand its frame to a C function that completes it (lj_ccallback_enter)? */
-static bool completes_frame(struct msp_vm_flow *flow, int32_t i)
-{
-	const struct msp_insn *insn = flow->build->insn;
-
-	if (insn[i].op != MSP_OP_CALL || msp_vm_height(flow, i) != flow->build->layout.cframe_size)
-		return false;
-	for (int32_t k = i - 1; k >= 0 && k >= i - 6; k--) {
-		if (insn[k].op == MSP_OP_MOV && insn[k].operand[0].reg == msp_x64_args[1] &&
-		    insn[k].operand[1].kind == MSP_OPND_REG &&
-		    insn[k].operand[1].reg == MSP_X64_RSP)
-			return true;
-	}
-	return false;
 }
 
 /* Where interpreter code starts that has a Lua frame; what only the entries reach has none yet. */
@@ -292,6 +310,9 @@ int msp_lj_analyse_block(struct msp_lj_build *build)
 	mark_leaves(&rows.flow);
 	mark_stores(&rows.flow);
 	find_saved(&rows);
+	rc = msp_vm_states_new(&rows.flow, &rows.states);
+	if (rc != 0)
+		goto out;
 	rc = make_rows(&rows);
 	build->rows.rows = rows.row;
 	build->rows.row_count = rows.row_count;
@@ -303,6 +324,7 @@ int msp_lj_analyse_block(struct msp_lj_build *build)
 				       msp_vm_kind(&rows.flow, (int32_t)i) != MSP_VM_UNKNOWN;
 	build->conflict[MSP_LJ_FIELD_cframe_size] |= rows.flow.conflicts != 0;
 out:
+	msp_vm_states_free(rows.states);
 	free(queue);
 	msp_vm_flow_free(&rows.flow);
 	return rc;

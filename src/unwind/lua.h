@@ -504,6 +504,146 @@ MSP_SUB(lua_called_base)
 	return MSP_CALL(w, lua_known_base);
 }
 
+/* The base that the rule speaks of; its register may be lost when C code runs above. */
+static MSP_INLINE uint64_t lua_rule_base(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint32_t place = w->rule.leaf & MSP_LEAF_BASE_MASK, reg = y->reg_base;
+	uint64_t base;
+
+	if (place == MSP_LEAF_BASE_RBP)
+		reg = MSP_X64_RBP;
+	else if (place == MSP_LEAF_BASE_R15)
+		reg = MSP_X64_R15;
+	if (place == MSP_LEAF_BASE_STORED || !reg_known(w, reg))
+		return w->l_base;
+	base = reg_get(w, reg);
+	return y->gc64 ? base : (uint32_t)base;
+}
+
+/*
+ * PC is a distance between the frame at lua_base and one above it, which is
+ * being called or left. A continuation frame has the position below its base.
+ */
+static MSP_INLINE int lua_next_distance(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t base = w->lua_base, above = base + (w->reg_pc & ~7ull), cont = 0;
+
+	if ((w->reg_pc & 3) == MSP_FT_C) /* called from C: what is at base belongs to the outer C frame */
+		return lua_no_frame(w, base);
+	if (!y->fr2 || (w->reg_pc & 7 & ~MSP_FT_CONT))
+		return 0;
+	if (host_read(w, &w->lua_pc, 8, above - 24) || host_read(w, &cont, 8, above - 32))
+		return MSP_ERR_LUA_READ;
+	return !(w->reg_pc & 7) && cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, base) : 0;
+}
+
+/* The frame at base is complete, and its function has been read. */
+static MSP_INLINE int lua_leaf_complete(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
+{
+	uint64_t pc = w->reg_pc;
+
+	w->lua_base = base;
+	w->lua_pc = 0;
+	if ((w->rule.leaf & (MSP_LEAF_LINK_MASK | MSP_LEAF_NEXT)) == MSP_LEAF_NEXT && pc < MSP_MAX_DISTANCE)
+		return lua_next_distance(w, y);
+	if (w->fn_ffid)
+		return 0;
+	if (lua_pc_inside(w, pc))
+		w->lua_pc = pc;
+	else if (pc == w->fn_pc || pc == w->fn_link) /* about to run the header instruction */
+		w->lua_pc = w->fn_pc + 4;
+	else if (lua_pc_inside(w, w->save_pc))
+		w->lua_pc = w->save_pc;
+	return 0;
+}
+
+/* The way out of the frame at base is in PC, as a distance to what is below this C frame. */
+static MSP_INLINE int lua_leaf_outer(struct msp_walk *w, uint64_t base)
+{
+	uint64_t pc = w->reg_pc;
+
+	if (pc < MSP_MAX_DISTANCE)
+		return lua_no_frame(w, base - pc);
+	if (lua_in_stack(w, pc))
+		return lua_no_frame(w, pc);
+	return lua_in_stack(w, -pc) ? lua_no_frame(w, -pc) : MSP_ERR_LUA_BAD_LINK;
+}
+
+/* The link of the frame that w->rule.leaf speaks of; memory: what its slot has. */
+static MSP_INLINE uint64_t lua_leaf_link(const struct msp_walk *w, uint64_t memory)
+{
+	switch (w->rule.leaf & MSP_LEAF_LINK_MASK) {
+	case MSP_LEAF_LINK_PC:
+		return w->reg_pc;
+	case MSP_LEAF_LINK_XOR:
+		return w->reg_pc ^ MSP_FT_C;
+	case MSP_LEAF_LINK_SUB:
+		return w->reg_pc + MSP_FT_VARG;
+	case MSP_LEAF_LINK_SAVED:
+		return w->save_pc;
+	case MSP_LEAF_LINK_DISTANCE: /* like a continuation: its position is looked for there, and checked */
+		return (w->reg_pc & ~7ull) | MSP_FT_CONT;
+	}
+	return memory;
+}
+
+/*
+ * The innermost frame by what the analysis of the VM block says of this
+ * instruction. A function of the VM's own that is about to return still counts
+ * while it is intact, a Lua function does not: PC, its position, is lost.
+ */
+MSP_SUB(lua_leaf_by_rule)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t leaf = w->rule.leaf, link_kind = leaf & MSP_LEAF_LINK_MASK;
+	uint64_t base, link;
+	int got, intact;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	base = lua_rule_base(w, y);
+	w->lua_base = base;
+	w->fn_link = w->reg_pc;
+	if (leaf & MSP_LEAF_CALL)
+		return lua_follow(w, y);
+	if ((leaf & (MSP_LEAF_LINK_MASK | MSP_LEAF_OVER)) == MSP_LEAF_CONT) {
+		if (w->reg_pc < MSP_MAX_DISTANCE)
+			return lua_no_frame(w, base);
+		link_kind = MSP_LEAF_LINK_PLACE;
+	}
+	if (link_kind == MSP_LEAF_LINK_OUTER)
+		return leaf & MSP_LEAF_OVER ? lua_no_frame(w, base) : lua_leaf_outer(w, base);
+	w->fn_link = 0;
+	got = lua_read_frame(w, y, base);
+	if (link_kind == MSP_LEAF_LINK_PLACE)
+		return got == 1 ? lua_no_frame(w, base) : got ? -got : lua_leaf_complete(w, y, base);
+	link = lua_leaf_link(w, w->fn_link);
+	intact = !got && w->fn_ffid && link_kind != MSP_LEAF_LINK_DISTANCE;
+	if (!w->exact) /* C code may have written results */
+		intact = intact && link == w->fn_link;
+	else if (leaf & MSP_LEAF_OVER)
+		intact = 0;
+	w->lua_base = base;
+	w->lua_pc = 0;
+	if (intact)
+		return 0;
+	w->fn_link = link;
+	return lua_follow(w, y);
+}
+
+/* Is the frame at L->base one that C code called through an FFI callback? */
+static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t cont = 0;
+
+	w->fn_link = 0;
+	if (lua_read_frame(w, y, w->l_base) || (w->fn_link & 7) != MSP_FT_CONT)
+		return 0;
+	if (y->fr2 ? host_read(w, &cont, 8, w->l_base - 32) : read_ref(w, y, w->l_base - 16, &cont))
+		return 0;
+	return cont == MSP_CONT_FFI_CALLBACK;
+}
+
 /*
  * From the VM C frame at cf to the innermost Lua frame on it. A frame deeper
  * than L->cframe carries none: it is being entered, or has been left, or an
@@ -515,6 +655,8 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 
 	if (cf < w->l_cframe)
 		return lua_no_frame(w, 0);
+	if ((w->rule.flags & MSP_RULE_VM_CALLBACK) && !lua_is_callback(w, y))
+		return lua_no_frame(w, w->l_base);
 	suspended = lua_take_suspended(w);
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
@@ -522,6 +664,8 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 		w->cand_base = suspended ? suspended : w->jit_base;
 		return MSP_CALL(w, lua_known_base);
 	}
+	if (w->rule.leaf & MSP_LEAF_KNOWN)
+		return MSP_CALL(w, lua_leaf_by_rule);
 	if (w->exact || reg_known(w, y->reg_base))
 		return MSP_CALL(w, lua_leaf_base);
 	return MSP_CALL(w, lua_called_base);
@@ -547,6 +691,30 @@ static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
 	return 0;
 }
 
+/*
+ * An unwinder that throws an error writes the return address and registers of
+ * the frame that it will go to over its own caller's, before it moves the
+ * stack pointer: the registers are right, the CFA is not. The C frame is then
+ * where the VM has it.
+ */
+static MSP_INLINE int lua_frame_by_vm(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t *cf)
+{
+	uint32_t sp = arch_sp(w) & 31;
+	uint64_t g, l = 0, save_l = 0;
+
+	if (!reg_known(w, y->reg_dispatch) || w->rule.cfa_kind != MSP_CFA_REG || (w->rule.cfa_reg & 31) != sp)
+		return MSP_ERR_LUA_BAD_L;
+	g = reg_get(w, y->reg_dispatch) - (y->reg_is_g ? 0 : (int64_t)y->dispatch_to_g);
+	if (lua_prove_g(w, y, g) || read_ref(w, y, g + y->g_cur_L, &l) || lua_load_l(w, y, l))
+		return MSP_ERR_LUA_BAD_L;
+	if (w->l_cframe < w->reg[sp] || read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != l)
+		return MSP_ERR_LUA_BAD_L;
+	*cf = w->l_cframe;
+	w->reg[sp] = *cf + (int64_t)y->cframe_size - (int64_t)w->rule.cfa_off;
+	w->cfa = *cf + (int64_t)y->cframe_size;
+	return MSP_ERR_NONE;
+}
+
 /* w->pc is in the interpreter, w->rule is the rule there: go over to the Lua stack. */
 MSP_SUB(lua_enter_vm)
 {
@@ -569,6 +737,10 @@ MSP_SUB(lua_enter_vm)
 	if (read_ref(w, y, cf + y->cf_L, &l) || read_ref(w, y, cf + y->cf_PC, &w->save_pc))
 		return walk_error(w, MSP_ERR_STACK_READ);
 	err = lua_load_l(w, y, l);
+	if (err && w->rule.flags & MSP_RULE_VM_CALLBACK) /* it does not say whose it is yet */
+		return emit_native(w) ? MSP_STEP_DONE : MSP_CALL(w, native_unwind);
+	if (err == MSP_ERR_LUA_BAD_L && !w->exact)
+		err = lua_frame_by_vm(w, y, &cf);
 	if (!err)
 		err = lua_note_state(w, y);
 	if (!err)

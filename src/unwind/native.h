@@ -262,4 +262,54 @@ MSP_SUB(native_unwind)
 	return MSP_STEP_MORE;
 }
 
+/*
+ * FFI callbacks start in code that LuaJIT writes at run time (lj_ccallback.c):
+ * `mov al, slot; jmp group`, then `push rbp; mov ah, group; mov rbp, g; jmp VM`,
+ * near or through memory.
+ * Not 0: that is not where w->pc is. Else w->rule says how to leave it.
+ */
+MSP_SUB(native_callback_stub)
+{
+	const uint8_t *at = w->stack + 16, *group = w->stack;
+	uint64_t to = 0;
+	int pushed;
+
+	if (host_arch(w) != MSP_ARCH_X86_64 || !w->exact || host_read(w, w->stack + 16, 16, w->pc))
+		return 1;
+	if (at[0] != 0xb0 && at[0] != 0xeb && at[0] != 0x55 && at[0] != 0xb4 && at[0] != 0x48 && at[0] != 0xe9 && at[0] != 0xff)
+		return 1;
+	if (at[0] == 0xeb && host_read(w, w->stack + 8, 8, w->pc - 8)) /* the page may begin there */
+		return 1;
+	if (at[0] != 0xeb && at[0] != 0xb0 && host_read(w, w->stack, 16, w->pc - 16))
+		return 1;
+	if (at[0] == 0xb0 && at[2] == 0xeb)
+		to = w->pc + 4 + (int8_t)at[3];
+	else if (at[-2] == 0xb0 && at[0] == 0xeb)
+		to = w->pc + 2 + (int8_t)at[1];
+	else if (at[0] == 0x55)
+		to = w->pc;
+	else if (at[-1] == 0x55 && at[0] == 0xb4)
+		to = w->pc - 1;
+	else if (at[-3] == 0x55 && at[0] == 0x48)
+		to = w->pc - 3;
+	else if (at[-13] == 0x55)
+		to = w->pc - 13;
+	pushed = to && to < w->pc && at[0] != 0xeb;
+	if (!to || host_read(w, w->stack, 16, to))
+		return 1;
+	if (group[0] != 0x55 || group[1] != 0xb4 || group[3] != 0x48 || group[4] != 0xbd ||
+		(group[13] != 0xe9 && group[13] != 0xff))
+		return 1;
+	__builtin_memset(&w->rule, 0, sizeof(w->rule));
+	w->rule.cfa_kind = MSP_CFA_REG;
+	w->rule.cfa_reg = MSP_X64_RSP;
+	w->rule.cfa_off = pushed ? 16 : 8;
+	for (int i = 1; i < MSP_SLOT_COUNT; i++)
+		w->rule.saved[i] = MSP_SAVED_SAME;
+	w->rule.saved[MSP_SLOT_RA] = -8;
+	if (pushed)
+		w->rule.saved[2] = -16; /* rbp */
+	return 0;
+}
+
 #endif

@@ -49,13 +49,40 @@ enum msp_cfa_kind {
 #define MSP_RULE_RA_SIGNED 0x01 /* arm64: the return address carries a pointer authentication code */
 #define MSP_RULE_VM 0x02        /* interpreter: CFA - cframe_size is a LuaJIT C frame, with Lua frames on it */
 #define MSP_RULE_VM_EXIT 0x04   /* between trace and interpreter: unwind as a trace does */
+#define MSP_RULE_VM_CALLBACK 0x08 /* with VM: the frame at L->base is on this C frame if it is an FFI callback's */
+
+/*
+ * msp_rule.leaf: where the interpreter has its innermost Lua frame. 0: not known.
+ * The frame's base, which of the low two bits; its link, if it is not in its
+ * place, which of the next three.
+ */
+#define MSP_LEAF_BASE_REG 0x00      /* in the BASE register */
+#define MSP_LEAF_BASE_STORED 0x01   /* in L->base */
+#define MSP_LEAF_BASE_RBP 0x02      /* in rbp: a copy, kept over a call */
+#define MSP_LEAF_BASE_R15 0x03
+#define MSP_LEAF_BASE_MASK 0x03
+#define MSP_LEAF_LINK_PLACE 0x00    /* the frame is complete, and PC its position if it is one */
+#define MSP_LEAF_LINK_PC 0x04       /* PC is the link: the frame is about to be left */
+#define MSP_LEAF_LINK_XOR 0x08      /* PC is the link, xor FRAME_C */
+#define MSP_LEAF_LINK_SAVED 0x0c    /* SAVE_PC is the link */
+#define MSP_LEAF_LINK_LEFT 0x10     /* the link is in its place, but the frame is being left */
+#define MSP_LEAF_LINK_DISTANCE 0x14 /* PC is the link without its type, to a frame on this C frame */
+#define MSP_LEAF_LINK_OUTER 0x18    /* the same, to what is below this C frame; or that, or its negative */
+#define MSP_LEAF_LINK_SUB 0x1c      /* PC is the link less FRAME_VARG */
+#define MSP_LEAF_LINK_MASK 0x1c
+#define MSP_LEAF_OVER 0x20          /* results may lie over the frame's function and link */
+#define MSP_LEAF_NEXT 0x20          /* with LINK_PLACE: PC may be a distance between frames */
+#define MSP_LEAF_CONT 0x30          /* complete, but if PC is no address: an FFI callback returns to what is there */
+#define MSP_LEAF_OUTER_BASE 0x38    /* an FFI callback has returned to what is at BASE, below this C frame */
+#define MSP_LEAF_CALL 0x40          /* BASE is a callee's; its link is still in PC only */
+#define MSP_LEAF_KNOWN 0x80
 
 /* One way to unwind one frame. 32 bytes. An image has few distinct ones; rows refer to them by index. */
 struct msp_rule {
 	uint8_t cfa_kind;
 	uint8_t cfa_reg;
 	uint8_t flags;
-	uint8_t unused;
+	uint8_t leaf; /* MSP_LEAF_*, if flags has MSP_RULE_VM */
 	int32_t cfa_off;
 	int16_t saved[MSP_SLOT_COUNT]; /* saved at CFA + saved[slot] bytes, or MSP_SAVED_* */
 };

@@ -40,6 +40,8 @@ MSP_SUB(step_native)
 
 	w->look = w->exact ? w->pc : w->pc - 1;
 	if (MSP_CALL(w, find_mapping)) {
+		if (!MSP_CALL(w, native_callback_stub))
+			return MSP_CALL(w, native_unwind);
 		err = MSP_CALL(w, lua_enter_trace);
 		if (!err)
 			return MSP_STEP_MORE;
@@ -52,7 +54,8 @@ MSP_SUB(step_native)
 		err = MSP_CALL(w, lua_enter_trace);
 		return err ? walk_error(w, err) : MSP_STEP_MORE;
 	}
-	if (w->rule.flags & MSP_RULE_VM)
+	/* At the call itself nothing has come or gone. */
+	if ((w->rule.flags & MSP_RULE_VM) && !(w->exact && (w->rule.flags & MSP_RULE_VM_CALLBACK)))
 		return MSP_CALL(w, lua_enter_vm);
 	if (emit_native(w))
 		return MSP_STEP_DONE;

@@ -43,8 +43,9 @@ static void frame_text(struct oracle_process *p, const struct oracle_stack *s, u
 	if (raw->kind == MSP_RAW_VM)
 		snprintf(buf, size, "[vm frame%s]", raw->flags & MSP_RAWF_JIT ? ", trace" : "");
 	else if (raw->kind == MSP_RAW_ERROR)
-		snprintf(buf, size, "[error: %s]",
-			 raw->pos < MSP_ERROR_REASON_COUNT ? reason_text[raw->pos] : "?");
+		snprintf(buf, size, "[error: %s] at 0x%" PRIx64,
+			 raw->pos < MSP_ERROR_REASON_COUNT ? reason_text[raw->pos] : "?",
+			 raw->addr);
 	else if (rc == 0)
 		msp_frame_text(&frame, true, buf, size);
 	else
@@ -104,6 +105,11 @@ void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, cons
 	       map ? msp_space_mapping_name(p->space, map) : "?", at,
 	       from ? msp_space_mapping_name(p->space, from) : "?",
 	       insn->pc - (from ? from->base : 0), text);
+	insn = oracle_code_at(p->code, oracle_memory_reader(p->memory), regs->rip);
+	if (insn) {
+		oracle_code_text(p->code, insn, text, sizeof(text));
+		printf("  next: %s\n", text);
+	}
 	print_registers(regs);
 	if (before)
 		print_stack(p, "before:", before);

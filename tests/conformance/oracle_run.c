@@ -99,6 +99,7 @@ static const char *check_dispatch(struct run *r, const struct oracle_stack *s)
 	const struct msp_memory *mem = oracle_memory_reader(r->process.memory);
 	uint64_t base = r->process.regs.rdx, fn = 0, pc = 0;
 	const struct msp_raw_frame *top = NULL;
+	uint32_t size = 0;
 	uint8_t ffid = 0;
 
 	if (!r->y->fr2)
@@ -120,6 +121,10 @@ static const char *check_dispatch(struct run *r, const struct oracle_stack *s)
 						    : NULL;
 	if (top->addr != pc - (uint64_t)r->y->pt_size)
 		return "the top frame is another function than that at BASE";
+	/* A trace may leave to an instruction that is kept in the trace: no position. */
+	if (msp_read(mem, pc - (uint64_t)r->y->pt_size + (uint64_t)r->y->pt_sizebc, &size, 4) ||
+	    r->process.regs.rbx - pc > 4 * (uint64_t)size)
+		return NULL;
 	if ((top->flags & MSP_RAWF_NOPC) || top->pos != (r->process.regs.rbx - pc) / 4 - 1)
 		return "the top frame's position is not PC";
 	return NULL;
@@ -138,8 +143,11 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 
 	step.native = !in_block(r, r->regs.rip) || !in_block(r, r->process.regs.rip);
 	step.dispatch = is_dispatch(r, insn);
+	step.tail_call = in_block(r, insn->pc) && insn->loads == r->y->reg_pc;
 	if (r->now->error != MSP_ERR_NONE) {
-		if (r->now->error != MSP_ERR_TRUNCATED) {
+		/* Where a row of them begins. */
+		if (r->now->error != MSP_ERR_TRUNCATED &&
+		    (!r->have_before || r->before->error != r->now->error)) {
 			char why[64];
 
 			snprintf(why, sizeof(why), "marked, reason %d", r->now->error);
@@ -147,6 +155,7 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 			r->report.faults--;
 		}
 		r->report.marked[r->now->error]++;
+		r->judge.top = ORACLE_TOP_ACTIVE;
 	} else if (r->have_before && r->before->error == MSP_ERR_NONE &&
 		   !oracle_judge_step(&r->judge, &step, r->before, r->now)) {
 		fault(r, r->judge.why, insn);

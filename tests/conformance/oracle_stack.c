@@ -117,6 +117,10 @@ static bool judge_native(struct oracle_judge *judge, const struct oracle_step *s
 		return true;
 	if (!come && step->insn->moves_sp) /* longjmp, and what libgcc's unwinder ends with */
 		return true;
+	/* An unwinder that is about to leave has put its goal in its caller's place. */
+	if (come == 1 && gone > 1 && step->native &&
+	    a->native[a->native_count - 1] == b->native[b->native_count - 1])
+		return true;
 	return fault(judge, come ? "native callers came from nowhere" : "native callers are lost");
 }
 
@@ -125,7 +129,8 @@ static bool judge_native(struct oracle_judge *judge, const struct oracle_step *s
  * jumps to its first instruction, or C code runs in it. Otherwise it was seen
  * where it was not.
  */
-static bool judge_top(struct oracle_judge *judge, enum oracle_move move)
+static bool judge_top(struct oracle_judge *judge, const struct oracle_step *step,
+		      enum oracle_move move)
 {
 	enum oracle_top was = judge->top;
 
@@ -135,7 +140,8 @@ static bool judge_top(struct oracle_judge *judge, enum oracle_move move)
 			     : ORACLE_TOP_NEW;
 	if (move == ORACLE_POP && was == ORACLE_TOP_NEW)
 		return fault(judge, "a frame came and went without running");
-	if (move == ORACLE_PUSH && was == ORACLE_TOP_EXPOSED)
+	/* A tail call is a return, then a call from where the old frame came from. */
+	if (move == ORACLE_PUSH && was == ORACLE_TOP_EXPOSED && !step->tail_call)
 		return fault(judge, "a frame went and another came at once");
 	if (move == ORACLE_PUSH && was == ORACLE_TOP_NEW)
 		return fault(judge, "two frames came at once");
@@ -165,5 +171,5 @@ bool oracle_judge_step(struct oracle_judge *judge, const struct oracle_step *ste
 	if (move == ORACLE_MIX || move == ORACLE_GROW ||
 	    (move == ORACLE_UNWIND && !step->native && !step->insn->moves_sp))
 		return fault(judge, "several frames changed at once");
-	return judge_top(judge, move);
+	return judge_top(judge, step, move);
 }
