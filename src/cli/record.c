@@ -359,11 +359,13 @@ static const char *what_it_does(struct record *r, const char **todo)
 {
 	struct msp_process *process;
 	pid_t pid = r->pid_count == 1 ? r->pids[0] : 0;
+	const char *waited = cli_fmt("no thread used the %.3g ms of CPU time that a sample stands for",
+		1000.0 / r->options->rate);
 	int state;
 
-	*todo = "moonspy record -d 60s ...";
+	*todo = cli_fmt("moonspy record -d 60s -r %u ...", r->options->rate < 999 ? 999 : r->options->rate);
 	if (!pid)
-		return r->options->all ? "no CPU ran a program" : "they all waited";
+		return r->options->all ? "no CPU ran a program" : waited;
 	if (msp_process_open(pid, &process))
 		return "it ended";
 	state = msp_process_thread_state(process, pid);
@@ -372,7 +374,7 @@ static const char *what_it_does(struct record *r, const char **todo)
 		*todo = cli_fmt("kill -CONT %d", pid);
 		return "it is stopped, by a signal or with Ctrl-Z";
 	}
-	return state == 't' ? "a debugger holds it" : "it waited all the time";
+	return state == 't' ? "a debugger holds it" : waited;
 }
 
 static int nothing(struct record *r, double seconds)
