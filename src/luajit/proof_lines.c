@@ -7,6 +7,7 @@
 #include "luajit/proof.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #define MAX_PAIRS 64
@@ -107,8 +108,8 @@ static bool line_delta(struct msp_prover *p, const struct msp_proof_proto *pt, u
 	return true;
 }
 
-/* Is there a closure instruction for the child in the line where the child ends? */
-static bool ends_where_created(struct msp_prover *p, const struct pair *pair, unsigned int op)
+/* Is there such an instruction for the child in the line where the child ends? -1: there is none at all. */
+static int ends_where_created(struct msp_prover *p, const struct pair *pair, unsigned int op)
 {
 	uint32_t ins, delta, last = pair->child.firstline + pair->child.numline;
 	bool any = false;
@@ -120,9 +121,37 @@ static bool ends_where_created(struct msp_prover *p, const struct pair *pair, un
 		any = true;
 		if (line_delta(p, &pair->parent, pos, &delta) &&
 		    pair->parent.firstline + delta == last)
-			return true;
+			return 1;
 	}
-	return !any;
+	return any ? 0 : -1;
+}
+
+/*
+ * In a small program several opcodes may seem to create closures, by an
+ * operand that happens to fit. The right one is right about the lines most often.
+ */
+static unsigned int choose(struct msp_prover *p, const struct lines *l)
+{
+	unsigned int best = 0, votes = 0;
+	int score, most = INT_MIN;
+
+	for (unsigned int op = 0; op < 256; op++)
+		votes = l->votes[op] > votes ? l->votes[op] : votes;
+	for (unsigned int op = 0; op < 256; op++) {
+		if (!votes || l->votes[op] * 2 <= votes)
+			continue;
+		score = 0;
+		for (unsigned int i = 0; i < l->count; i++) {
+			int created = ends_where_created(p, &l->pair[i], op);
+
+			score += created > 0 ? 1 : created ? 0 : -1;
+		}
+		if (score > most) {
+			most = score;
+			best = op;
+		}
+	}
+	return best;
 }
 
 static void check_pair(struct msp_prover *p, struct msp_tally *t, const struct pair *pair,
@@ -138,8 +167,8 @@ static void check_pair(struct msp_prover *p, struct msp_tally *t, const struct p
 							      (uint64_t)a->firstline + a->numline,
 		      "0x%" PRIx64 " has lines %u+%u, its 0x%" PRIx64 " %u+%u", a->at, a->firstline,
 		      a->numline, b->at, b->firstline, b->numline);
-	msp_tally_add(t, ends_where_created(p, pair, op), "0x%" PRIx64 " is not created in line %u",
-		      b->at, b->firstline + b->numline);
+	msp_tally_add(t, ends_where_created(p, pair, op) != 0,
+		      "0x%" PRIx64 " is not created in line %u", b->at, b->firstline + b->numline);
 }
 
 /* No instruction is behind the last line. */
@@ -160,7 +189,7 @@ void msp_proof_lines(struct msp_prover *p)
 {
 	struct msp_tally t = {0};
 	struct lines l = {.count = 0};
-	unsigned int op = 0;
+	unsigned int op;
 
 	for (unsigned int i = 0; i < p->proto_count; i++) {
 		struct msp_proof_proto pt;
@@ -171,10 +200,7 @@ void msp_proof_lines(struct msp_prover *p)
 		add_children(p, &pt, &l);
 	}
 	vote(p, &l);
-	for (unsigned int i = 1; i < 256; i++) {
-		if (l.votes[i] > l.votes[op])
-			op = i;
-	}
+	op = choose(p, &l);
 	for (unsigned int i = 0; i < l.count && l.votes[op]; i++)
 		check_pair(p, &t, &l.pair[i], op);
 	msp_tally_result(p, MSP_LJ_CHECK_LINES, &t);
