@@ -2,6 +2,7 @@
 # A thin layer over meson and ninja.
 #
 #	make, make demo, make test, make bench, make install, make clean, make check-format
+#	make oracle         steps LuaJIT through all workloads, without end
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
@@ -66,4 +67,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test test-kernels bench install clean check-format
+.PHONY: all tests demo test oracle test-kernels bench install clean check-format

@@ -41,6 +41,7 @@ struct state {
 	bool over;	/* results may lie over function and link */
 	bool link_gone; /* the link's slot has something else */
 	uint8_t built;	/* register below which a whole frame was written */
+	bool result;	/* a C function was told to put a result over the function */
 	bool cont;	/* a continuation has been taken from the stack */
 	bool passed;	/* BASE went down to a frame that is left as well */
 };
@@ -173,7 +174,7 @@ static void new_base(struct state *st, enum base_place place)
 	st->base = (uint8_t)place;
 	st->stored = place == BASE_STORED;
 	st->rbp = st->r15 = false;
-	st->over = st->link_gone = st->saved = st->passed = st->cont = false;
+	st->over = st->link_gone = st->saved = st->passed = st->cont = st->result = false;
 	st->built = MSP_REG_NONE;
 }
 
@@ -240,6 +241,7 @@ static void write_pc(const struct msp_vm_states *s, int32_t i, struct state *st)
 	if (loads_link(s->y, insn) && st->base == BASE_REG) {
 		st->pc = PC_LINK;
 		st->passed = false;
+		st->over |= st->result;
 	} else if (insn->op == MSP_OP_MOV && is_mem(from, MSP_X64_RSP, s->y->cf_PC)) {
 		st->pc = st->saved ? PC_LINK : PC_OWN;
 	} else if (insn->op == MSP_OP_XOR && imm && from->value == FRAME_C && st->pc == PC_LINK) {
@@ -347,8 +349,10 @@ static void run(const struct msp_vm_states *s, int32_t i, struct state *st)
 		st->pc = PC_OWN;
 		return;
 	}
-	if (st->pc == PC_LINK && takes_result(s, insn))
-		st->over = true;
+	if (takes_result(s, insn)) {
+		st->result = true;
+		st->over |= st->pc == PC_LINK;
+	}
 	store(s, i, st);
 	if (insn->op == MSP_OP_CALL) {
 		call(s, i, st);
@@ -383,7 +387,7 @@ static uint8_t join_base(const struct state *a, const struct state *b)
 
 static bool complete(const struct state *st)
 {
-	return st->pc <= PC_LINK && !st->over && !st->link_gone && !st->passed;
+	return st->pc <= PC_LINK && !st->over && !st->link_gone && !st->passed && !st->result;
 }
 
 /*
@@ -423,6 +427,7 @@ static bool join(struct state *to, const struct state *from)
 	to->link_gone |= from->link_gone;
 	to->passed |= from->passed;
 	to->cont &= from->cont;
+	to->result |= from->result;
 	return memcmp(&old, to, sizeof(old)) != 0;
 }
 
@@ -530,7 +535,7 @@ static uint8_t link_of(const struct state *st)
 	default:
 		if (st->link_gone && st->saved)
 			return MSP_LEAF_LINK_SAVED;
-		return st->passed ? MSP_LEAF_LINK_LEFT : MSP_LEAF_LINK_PLACE;
+		return st->passed || st->result ? MSP_LEAF_LINK_LEFT : MSP_LEAF_LINK_PLACE;
 	}
 }
 
