@@ -37,7 +37,7 @@ struct cache_header {
 	uint64_t fingerprint; /* of what else the rows depend on */
 	uint32_t rule_count, row_count, function_count;
 	uint32_t body_crc;
-	uint32_t zero;
+	uint32_t note; /* see msp_image_set_note() */
 	uint32_t header_crc; /* of all before it */
 };
 
@@ -215,10 +215,43 @@ struct msp_rows *msp_cache_load(struct msp_image *image)
 	    read_all(fd, &header, sizeof(header)) &&
 	    header_valid(image, &header, (uint64_t)st.st_size))
 		rows = read_table(fd, &header);
-	if (rows)
+	if (rows) {
 		touch(fd, &st);
+		image->note = header.note;
+	}
 	close(fd);
 	return rows;
+}
+
+static void seal(struct cache_header *header)
+{
+	header->header_crc = (uint32_t)crc32(0, (const void *)header,
+					     offsetof(struct cache_header, header_crc));
+}
+
+/* In place: who reads a header half written finds its sum wrong, and makes the table anew. */
+void msp_cache_note(struct msp_image *image)
+{
+	char name[MSP_IMAGE_KEY_SIZE + sizeof(SUFFIX)];
+	struct cache_header header;
+	struct stat st;
+	int dir = open_dir(image, false), fd;
+
+	if (dir < 0)
+		return;
+	file_name(image, name, sizeof(name));
+	fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	close(dir);
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+	    read_all(fd, &header, sizeof(header)) &&
+	    header_valid(image, &header, (uint64_t)st.st_size)) {
+		header.note = image->note;
+		seal(&header);
+		(void)!pwrite(fd, &header, sizeof(header), 0); /* what is damaged is not used */
+	}
+	close(fd);
 }
 
 static bool write_all(int fd, const void *from, size_t size)
@@ -259,8 +292,7 @@ static bool write_table(int fd, struct msp_image *image, const struct msp_rows *
 	if (functions)
 		crc = crc32_z(crc, (const void *)rows->functions, functions);
 	header.body_crc = (uint32_t)crc;
-	header.header_crc = (uint32_t)crc32(0, (const void *)&header,
-					    offsetof(struct cache_header, header_crc));
+	seal(&header);
 	return write_all(fd, &header, sizeof(header)) && write_all(fd, rows->rules, rules) &&
 	       write_all(fd, rows->rows, body) && write_all(fd, rows->functions, functions);
 }

@@ -11,6 +11,8 @@
 
 struct msp_rows *msp_cache_load(struct msp_image *image);
 void msp_cache_store(struct msp_image *image, const struct msp_rows *rows);
+/* Writes image->note into its table. */
+void msp_cache_note(struct msp_image *image);
 /* Removes the oldest tables of a directory until at most max bytes are left. */
 void msp_cache_trim(int dir, uint64_t max);
 

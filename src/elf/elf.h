@@ -83,6 +83,13 @@ int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end,
 		      const struct msp_row *rows, uint32_t row_count, const struct msp_rule *rules,
 		      uint32_t rule_count);
 
+/*
+ * A number of the caller's that is kept with the table on disk, for what else takes long to find out
+ * about a file. 0: none, or the table was not read from there.
+ */
+uint32_t msp_image_note(const struct msp_image *image);
+void msp_image_set_note(struct msp_image *image, uint32_t note);
+
 /* The function around an image-relative address. name is demangled, owned by the image. */
 struct msp_symbol {
 	const char *name;

@@ -80,6 +80,7 @@ struct msp_image {
 	ino_t ino;
 	uint64_t mtime_ns;
 	char *name, *root, *cache_dir;
+	uint32_t note; /* kept with the table on disk */
 
 	bool debug_tried;
 	struct msp_image *debug; /* separate debug file, NULL if there is none */

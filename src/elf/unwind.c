@@ -137,6 +137,17 @@ int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **ou
 	return 0;
 }
 
+uint32_t msp_image_note(const struct msp_image *image)
+{
+	return image->note;
+}
+
+void msp_image_set_note(struct msp_image *image, uint32_t note)
+{
+	image->note = note;
+	msp_cache_note(image);
+}
+
 int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end,
 		      const struct msp_row *rows, uint32_t row_count, const struct msp_rule *rules,
 		      uint32_t rule_count)

@@ -201,6 +201,25 @@ static void overlay_vm(struct msp_image_entry *entry)
 		entry->build_error = r;
 }
 
+/*
+ * Which moonspy this is. It notes the files in which it found no LuaJIT, which
+ * takes long to see in a big library; another one looks again.
+ */
+static uint32_t this_program(void)
+{
+	struct stat st;
+	uint64_t hash = 0xcbf29ce484222325;
+
+	if (stat("/proc/self/exe", &st) < 0)
+		return 0;
+	hash = (hash ^ (uint64_t)st.st_dev) * 0x100000001b3;
+	hash = (hash ^ (uint64_t)st.st_ino) * 0x100000001b3;
+	hash = (hash ^ (uint64_t)st.st_size) * 0x100000001b3;
+	hash = (hash ^ (uint64_t)st.st_ctim.tv_sec) * 0x100000001b3;
+	hash = (hash ^ (uint64_t)st.st_ctim.tv_nsec) * 0x100000001b3;
+	return (uint32_t)(hash >> 32) | 1;
+}
+
 static struct msp_image_entry *make_entry(const struct msp_images *images, struct load *load)
 {
 	const struct msp_image_request *request = load->request;
@@ -208,6 +227,7 @@ static struct msp_image_entry *make_entry(const struct msp_images *images, struc
 		.root = request->root, .cache_dir = images->cache_dir, .name = request->name};
 	struct msp_image_entry *entry = calloc(1, sizeof(*entry));
 	int fd = request->fd;
+	uint32_t program;
 	int r;
 
 	if (!entry) {
@@ -226,9 +246,12 @@ static struct msp_image_entry *make_entry(const struct msp_images *images, struc
 	entry->build_error = MSP_E_NO_LUAJIT;
 	if (msp_image_unwind(entry->image, &entry->table) < 0)
 		entry->table = NULL;
-	if (images->no_luajit || request->bytes)
+	program = this_program();
+	if (images->no_luajit || request->bytes || (program && msp_image_note(entry->image) == program))
 		return entry;
 	entry->build_error = msp_lj_build_find(entry->image, &entry->build);
+	if (entry->build_error == MSP_E_NO_LUAJIT)
+		msp_image_set_note(entry->image, program);
 	if (entry->build_error == 0)
 		overlay_vm(entry);
 	if (!entry->build) /* a big library's code, looked at once */

@@ -72,6 +72,32 @@ static void round_trip(void **state)
 	assert_true(load(dir));
 }
 
+static uint32_t note_of(uint32_t set)
+{
+	struct msp_image_options opts = {.cache_dir = dir};
+	struct msp_image *image = test_elf_open(&elf, &opts);
+	const struct msp_unwind_table *table;
+	uint32_t note;
+
+	assert_int_equal(msp_image_unwind(image, &table), 0);
+	note = msp_image_note(image);
+	if (set)
+		msp_image_set_note(image, set);
+	msp_image_close(image);
+	return note;
+}
+
+/* Kept until the table is made anew. */
+static void note(void **state)
+{
+	assert_int_equal(note_of(0), 0);
+	assert_int_equal(note_of(0x12345678), 0);
+	assert_int_equal(note_of(0), 0x12345678);
+	assert_true(load(dir));
+	((Elf64_Phdr *)(elf.bytes + sizeof(Elf64_Ehdr)))[1].p_memsz += 0x1000;
+	assert_int_equal(note_of(0), 0);
+}
+
 /* The overlay belongs to the one who made it. */
 static void without_overlay(void **state)
 {
@@ -208,6 +234,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(round_trip, setup, teardown),
+		cmocka_unit_test_setup_teardown(note, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_overlay, setup, teardown),
 		cmocka_unit_test_setup_teardown(damaged, setup, teardown),
 		cmocka_unit_test_setup_teardown(other_file, setup, teardown),
