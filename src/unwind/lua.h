@@ -631,15 +631,15 @@ MSP_SUB(lua_leaf_by_rule)
 	return lua_follow(w, y);
 }
 
-/* Is the frame at L->base one that C code called through an FFI callback? */
-static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_layout *y)
+/* Is the frame at base one that C code called through an FFI callback? */
+static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
 	uint64_t cont = 0;
 
 	w->fn_link = 0;
-	if (lua_read_frame(w, y, w->l_base) || (w->fn_link & 7) != MSP_FT_CONT)
+	if (lua_read_frame(w, y, base) || (w->fn_link & 7) != MSP_FT_CONT)
 		return 0;
-	if (y->fr2 ? host_read(w, &cont, 8, w->l_base - 32) : read_ref(w, y, w->l_base - 16, &cont))
+	if (y->fr2 ? host_read(w, &cont, 8, base - 32) : read_ref(w, y, base - 16, &cont))
 		return 0;
 	return cont == MSP_CONT_FFI_CALLBACK;
 }
@@ -655,9 +655,13 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 
 	if (cf < w->l_cframe)
 		return lua_no_frame(w, 0);
-	if ((w->rule.flags & MSP_RULE_VM_CALLBACK) && !lua_is_callback(w, y))
-		return lua_no_frame(w, w->l_base);
 	suspended = lua_take_suspended(w);
+	if (w->rule.flags & MSP_RULE_VM_CALLBACK) {
+		uint64_t base = suspended ? suspended : w->l_base;
+
+		if (!lua_is_callback(w, y, base))
+			return lua_no_frame(w, base);
+	}
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
 	if (suspended || w->jit_base) {
