@@ -52,9 +52,7 @@ struct msp_recorder {
 	int epoll;
 	struct msp_images *images;
 	uint32_t images_sent, layouts_sent;
-	struct msp_kernel_symbols *kernel; /* once kernel_thread has ended */
-	pthread_t kernel_thread;
-	bool kernel_loading;
+	struct msp_kernel_symbols *kernel;
 	struct msp_profile *profile;
 
 	struct rec_process **process; /* sorted by pid */
@@ -72,9 +70,6 @@ struct msp_recorder {
 	char refused[160];
 	pid_t denied; /* a process of which a thread could not be stopped; 0: none */
 };
-
-/* The kernel's symbols; waits until they are read. NULL: none. */
-const struct msp_kernel_symbols *rec_kernel_symbols(struct msp_recorder *rec);
 
 /* processes.c */
 struct rec_process *rec_find(struct msp_recorder *rec, pid_t pid);

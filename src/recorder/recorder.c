@@ -77,22 +77,6 @@ static void *start_engine(void *arg)
 	return NULL;
 }
 
-static void *load_kernel_symbols(void *arg)
-{
-	struct msp_recorder *rec = arg;
-
-	rec->kernel = msp_kernel_symbols_load();
-	return NULL;
-}
-
-const struct msp_kernel_symbols *rec_kernel_symbols(struct msp_recorder *rec)
-{
-	if (rec->kernel_loading)
-		pthread_join(rec->kernel_thread, NULL);
-	rec->kernel_loading = false;
-	return rec->kernel;
-}
-
 /* Processes that cannot be opened are told of when they are added. */
 static void prepare_processes(struct msp_recorder *rec)
 {
@@ -109,17 +93,20 @@ static int start(struct msp_recorder *rec, char *error, size_t error_size)
 {
 	struct engine_start engine = {.rec = rec, .error = error, .size = error_size};
 	pthread_t thread;
-	bool threaded = !pthread_create(&thread, NULL, start_engine, &engine);
+	bool threaded;
 
+	if (rec->opts.kernel && !rec->opts.pid_count)
+		rec->kernel = msp_kernel_symbols_load();
+	threaded = !pthread_create(&thread, NULL, start_engine, &engine);
 	if (!threaded)
 		start_engine(&engine);
 	prepare_processes(rec);
 	rec->times.tables = rec_now_ns();
 	if (threaded)
 		pthread_join(thread, NULL);
-	/* Nothing waits for names before the first samples are read: the tables went first. */
-	if (rec->opts.kernel && !engine.result)
-		rec->kernel_loading = !pthread_create(&rec->kernel_thread, NULL, load_kernel_symbols, rec);
+	/* No name is needed before the first samples are read: the tables went first. */
+	if (rec->opts.kernel && !rec->kernel && !engine.result)
+		rec->kernel = msp_kernel_symbols_load();
 	return engine.result;
 }
 
@@ -163,7 +150,6 @@ void msp_recorder_close(struct msp_recorder *rec)
 	msp_sideband_close(rec->sideband);
 	msp_sampler_close(rec->sampler);
 	msp_images_free(rec->images);
-	rec_kernel_symbols(rec);
 	msp_kernel_symbols_free(rec->kernel);
 	msp_profile_free(rec->profile);
 	if (rec->epoll >= 0)

@@ -23,7 +23,7 @@ static int keep_object(struct msp_recorder *rec, struct rec_process *p, const st
 static int need_symbols(struct msp_recorder *rec, struct rec_process *p)
 {
 	return p->symbols ? 0
-			  : msp_symbolizer_new(rec->images, p->space, rec_kernel_symbols(rec), &p->symbols);
+			  : msp_symbolizer_new(rec->images, p->space, rec->kernel, &p->symbols);
 }
 
 /* A forked child that ended before it could be read ran what its parent has in memory. */

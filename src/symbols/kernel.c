@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel's symbol table, from /proc/kallsyms. It is sorted, but for modules. */
+/*
+ * The kernel's symbol table, from /proc/kallsyms, where it is sorted but for
+ * modules. A thread of its own reads it: it takes longer than all else of a
+ * start, and most samples need none of it.
+ */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +17,20 @@ struct kernel_symbol {
 	uint32_t module; /* 0: the kernel itself */
 };
 
-struct msp_kernel_symbols {
+struct table {
+	pthread_t thread;
+	bool loading; /* the thread has the rest to itself */
 	struct kernel_symbol *symbol;
 	size_t count, room;
 	char *text;
 	size_t used, size;
 };
 
-static uint32_t keep_text(struct msp_kernel_symbols *k, const char *text)
+struct msp_kernel_symbols {
+	struct table *table;
+};
+
+static uint32_t keep_text(struct table *k, const char *text)
 {
 	size_t length = strlen(text) + 1;
 	char *bigger;
@@ -36,7 +47,7 @@ static uint32_t keep_text(struct msp_kernel_symbols *k, const char *text)
 	return k->used - length;
 }
 
-static bool add_symbol(struct msp_kernel_symbols *k, uint64_t addr, const char *name, const char *module)
+static bool add_symbol(struct table *k, uint64_t addr, const char *name, const char *module)
 {
 	struct kernel_symbol *bigger;
 
@@ -62,7 +73,7 @@ static int by_address(const void *a, const void *b)
 }
 
 /* "ffffffff81000000 T _stext" or "ffffffffc0000000 t f	[module]"; 200,000 of them, so not by sscanf(). */
-static bool parse_line(struct msp_kernel_symbols *k, char *line)
+static bool parse_line(struct table *k, char *line)
 {
 	char *name, *module, *end;
 	uint64_t addr = strtoull(line, &end, 16);
@@ -78,7 +89,7 @@ static bool parse_line(struct msp_kernel_symbols *k, char *line)
 	return add_symbol(k, addr, name, module);
 }
 
-static void read_symbols(struct msp_kernel_symbols *k, FILE *in)
+static void read_symbols(struct table *k, FILE *in)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -89,39 +100,63 @@ static void read_symbols(struct msp_kernel_symbols *k, FILE *in)
 	free(line);
 }
 
+static void *load(void *arg)
+{
+	struct table *k = arg;
+	FILE *in = fopen("/proc/kallsyms", "re");
+
+	if (in) {
+		keep_text(k, "kernel");
+		read_symbols(k, in);
+		fclose(in);
+	}
+	if (k->count)
+		qsort(k->symbol, k->count, sizeof(*k->symbol), by_address);
+	return NULL;
+}
+
 struct msp_kernel_symbols *msp_kernel_symbols_load(void)
 {
 	struct msp_kernel_symbols *k = calloc(1, sizeof(*k));
-	FILE *in = fopen("/proc/kallsyms", "re");
 
-	if (k && in) {
-		keep_text(k, "kernel");
-		read_symbols(k, in);
-	}
-	if (in)
-		fclose(in);
-	if (!k || !k->count) {
-		msp_kernel_symbols_free(k);
+	if (!k || !(k->table = calloc(1, sizeof(*k->table)))) {
+		free(k);
 		return NULL;
 	}
-	qsort(k->symbol, k->count, sizeof(*k->symbol), by_address);
+	k->table->loading = !pthread_create(&k->table->thread, NULL, load, k->table);
+	if (!k->table->loading)
+		load(k->table);
 	return k;
+}
+
+static struct table *loaded(const struct msp_kernel_symbols *k)
+{
+	if (k->table->loading)
+		pthread_join(k->table->thread, NULL);
+	k->table->loading = false;
+	return k->table;
 }
 
 void msp_kernel_symbols_free(struct msp_kernel_symbols *k)
 {
 	if (!k)
 		return;
-	free(k->symbol);
-	free(k->text);
+	free(loaded(k)->symbol);
+	free(k->table->text);
+	free(k->table);
 	free(k);
 }
 
-bool msp_kernel_symbol(const struct msp_kernel_symbols *k, uint64_t addr, const char **name,
+bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, const char **name,
 	const char **module)
 {
-	size_t lo = 0, hi = k ? k->count : 0, mid;
+	const struct table *k;
+	size_t lo = 0, hi, mid;
 
+	if (!symbols)
+		return false;
+	k = loaded(symbols);
+	hi = k->count;
 	while (lo < hi) {
 		mid = lo + (hi - lo) / 2;
 		if (k->symbol[mid].addr <= addr)

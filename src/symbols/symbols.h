@@ -9,7 +9,7 @@
 
 /* The kernel's symbols, shared by all processes. NULL is allowed everywhere: then only addresses. */
 struct msp_kernel_symbols;
-/* Reads /proc/kallsyms. NULL: not readable, or the addresses are hidden. */
+/* Begins to read /proc/kallsyms, beside the caller; the first question waits until it is read. NULL: out of memory. */
 struct msp_kernel_symbols *msp_kernel_symbols_load(void);
 void msp_kernel_symbols_free(struct msp_kernel_symbols *symbols);
 /* Name and module ("kernel" for the kernel itself) of an address; false if unknown. */
