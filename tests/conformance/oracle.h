@@ -37,7 +37,8 @@ struct oracle_insn {
 	bool moves_sp; /* changes the stack pointer other than by push, pop, call and ret */
 	bool jumps;    /* an indirect jump through the table in jump_base */
 	uint8_t jump_base;
-	uint8_t loads; /* the register that it loads from memory */
+	uint8_t loads;  /* the register that it loads from memory */
+	uint8_t stores; /* and that it stores */
 	uint8_t memory_count;
 	struct {
 		uint8_t base, index, segment; /* ORACLE_REG_* or a DWARF number */
@@ -132,7 +133,7 @@ enum oracle_top {
 struct oracle_step {
 	const struct oracle_insn *insn;
 	bool native;   /* before or after it, the pc was outside of the VM block */
-	bool tail_call; /* PC was set to another function's first instruction */
+	bool tail_call; /* PC was loaded from a function, or became a link */
 	bool dispatch; /* the instruction is the interpreter's jump to the next one */
 };
 

@@ -99,7 +99,10 @@ static void classify(struct oracle_code *code, struct oracle_insn *out)
 	out->syscall = insn->id == X86_INS_SYSCALL;
 	out->pushes = call || insn->id == X86_INS_PUSH || insn->id == X86_INS_PUSHFQ;
 	out->moves_sp = !plain && writes_sp(code->handle, insn);
-	out->jump_base = out->loads = ORACLE_REG_NONE;
+	out->jump_base = out->loads = out->stores = ORACLE_REG_NONE;
+	if (insn->id == X86_INS_MOV && x86->operands[0].type == X86_OP_MEM &&
+	    x86->operands[1].type == X86_OP_REG)
+		out->stores = dwarf_reg(x86->operands[1].reg);
 	if (insn->id == X86_INS_MOV && x86->operands[0].type == X86_OP_REG &&
 	    x86->operands[1].type == X86_OP_MEM)
 		out->loads = dwarf_reg(x86->operands[0].reg);

@@ -148,7 +148,8 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 
 	step.native = !in_block(r, r->regs.rip) || !in_block(r, r->process.regs.rip);
 	step.dispatch = is_dispatch(r, insn);
-	step.tail_call = in_block(r, insn->pc) && insn->loads == r->y->reg_pc;
+	step.tail_call = in_block(r, insn->pc) &&
+			 (insn->loads == r->y->reg_pc || insn->stores == r->y->reg_pc);
 	if (r->now->error != MSP_ERR_NONE) {
 		/* Where a row of them begins. */
 		if (r->now->error != MSP_ERR_TRUNCATED &&
