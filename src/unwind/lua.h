@@ -704,12 +704,15 @@ static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
 static MSP_INLINE int lua_frame_by_vm(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t *cf)
 {
 	uint32_t sp = arch_sp(w) & 31;
-	uint64_t g, l = 0, save_l = 0;
+	uint64_t g, l = 0, main_l = 0, save_l = 0;
 
 	if (!reg_known(w, y->reg_dispatch) || w->rule.cfa_kind != MSP_CFA_REG || (w->rule.cfa_reg & 31) != sp)
 		return MSP_ERR_LUA_BAD_L;
 	g = reg_get(w, y->reg_dispatch) - (y->reg_is_g ? 0 : (int64_t)y->dispatch_to_g);
 	if (lua_prove_g(w, y, g) || read_ref(w, y, g + y->g_cur_L, &l) || lua_load_l(w, y, l))
+		return MSP_ERR_LUA_BAD_L;
+	/* An error that ends a coroutine goes to a frame that cur_L does not tell. */
+	if (read_ref(w, y, g + y->g_mainthref, &main_l) || l != main_l)
 		return MSP_ERR_LUA_BAD_L;
 	if (w->l_cframe < w->reg[sp] || read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != l)
 		return MSP_ERR_LUA_BAD_L;
