@@ -855,13 +855,15 @@ static MSP_INLINE void lua_trace_registers(struct msp_walk *w)
 MSP_SUB(lua_enter_trace)
 {
 	const struct msp_lj_layout *y = lua_find_vm(w);
-	uint64_t l = 0, jit_base = 0, entry, sp = w->reg[arch_sp(w) & 31];
+	uint64_t l, jit_base = 0, entry, sp = w->reg[arch_sp(w) & 31];
 	int err;
 
 	if (!y)
 		return MSP_ERR_LUA_NO_VM;
 	entry = w->cfa;
-	if (read_ref(w, y, w->g + y->g_cur_L, &l) || read_ref(w, y, w->g + y->g_jit_base, &jit_base))
+	l = w->walked_g == w->g ? w->walked_l : 0;
+	if ((!l && read_ref(w, y, w->g + y->g_cur_L, &l)) ||
+		read_ref(w, y, w->g + y->g_jit_base, &jit_base))
 		return MSP_ERR_LUA_READ;
 	err = lua_load_l(w, y, l);
 	if (err)
@@ -917,6 +919,9 @@ static MSP_INLINE int lua_leave(struct msp_walk *w, const struct msp_lj_layout *
 {
 	int err = outer_base ? lua_suspend(w, y, outer_base) : 0;
 
+	/* A trace that is met next has called this from its GC step: a finalizer runs on the trace's coroutine. */
+	w->walked_l = w->l;
+	w->walked_g = w->g;
 	if (err)
 		return walk_error(w, err);
 	w->mode = MSP_WALK_NATIVE;

@@ -57,6 +57,7 @@ struct msp_walk {
 	uint64_t g, proved_g;
 	uint64_t l;         /* coroutine being walked, and its fields */
 	uint64_t l_base, l_stack, l_end, l_cframe;
+	uint64_t walked_l, walked_g; /* whose frames were left last; 0: none yet */
 	uint64_t lua_base;  /* frame being walked */
 	uint64_t lua_pc;    /* its next instruction, 0: unknown */
 	uint64_t cand_base, cand_pc;

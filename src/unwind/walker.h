@@ -84,6 +84,7 @@ static MSP_INLINE void walk_begin(struct msp_walk *w)
 	w->map.start = w->map.end = 0;
 	w->lua_flags = 0;
 	w->proved_g = 0;
+	w->walked_l = w->walked_g = 0;
 	w->jit_base = 0;
 	w->trace = 0;
 	w->suspended_count = 0;
