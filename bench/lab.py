@@ -76,8 +76,8 @@ class Busy:
 
     def listen(self):
         for line in self.process.stdout:
-            clock, work, profiled = line.split()
-            self.said.append((float(clock), float(work), profiled == "1"))
+            clock, work = line.split()
+            self.said.append((float(clock), float(work)))
 
     def __enter__(self):
         deadline = time.monotonic() + 30
@@ -99,7 +99,7 @@ class Busy:
             if time.monotonic() > deadline:
                 raise Missing("the target got no CPU time")
             time.sleep(0.02)
-        (c0, w0, _), (c1, w1, _) = self.said[first], self.said[-1]
+        (c0, w0), (c1, w1) = self.said[first], self.said[-1]
         return (w1 - w0) / (c1 - c0)
 
 

@@ -10,6 +10,7 @@ import subprocess
 from lab import Busy, Figure, Missing, Recorder, cpu_time
 
 SLOWDOWN = {99: 0.2, 999: 2.0, 9999: None}  # percent, by rate
+DEPTH = 30  # of busy.lua: stacks of 40 frames
 LUA_FUNCTIONS = re.compile(r"\b(bottom|stay|level|via_gsub|via_coroutine)\b")
 
 
@@ -115,33 +116,34 @@ def slowdowns(lab, busy, profilers, rounds, seconds, skipped):
 
 
 def own_profiler(lab, mode, rounds, seconds):
-    """LuaJIT's -jp=fl at 1 ms, on and off in turn in one process."""
-    need_s = 2 * rounds * max(seconds, 1) + 2
-    with Busy(lab, mode, 40, "profiled") as busy:
-        busy.rate(need_s)
-        said = list(busy.said)
-    turns, first = [], 0
-    for i in range(1, len(said) + 1):
-        if i == len(said) or said[i][2] != said[first][2]:
-            if i - first > 10:  # the first few compile their traces anew
-                (c0, w0, on), (c1, w1, _) = said[first + 4], said[i - 1]
-                turns.append((on, (w1 - w0) / (c1 - c0)))
-            first = i
-    return [100 * (1 - 2 * b[1] / (a[1] + c[1])) for a, b, c in zip(turns, turns[1:], turns[2:]) if b[0] and not a[0]]
+    """LuaJIT's -jp=fl at 1 ms; it is in the process, so processes with and without it take turns."""
+    def rate(*profiled):
+        with Busy(lab, mode, DEPTH, *profiled) as busy:
+            return busy.rate(seconds)
+
+    slow, plain = [], rate()
+    for _ in range(rounds):
+        work, after = rate("profiled"), rate()
+        slow.append(100 * (1 - 2 * work / (plain + after)))
+        plain = after
+    return slow
 
 
 def slowdown(lab):
-    rounds, seconds = (3, 1) if lab.quick else (10, 2)
+    rounds, seconds = (3, 1) if lab.quick else (6, 2)
     skipped = {}
     for mode in ("jit",) if lab.quick else ("jit", "nojit"):
-        profilers = [*map(Moonspy, SLOWDOWN), Perf("perf record without stacks, 999 Hz"), Perf("perf record -g, 999 Hz", "-g"),
-                     Perf("perf record --call-graph dwarf, 999 Hz", "--call-graph", "dwarf")]
-        with Busy(lab, mode, 30) as busy:
+        profilers = [*map(Moonspy, SLOWDOWN)]
+        if mode == "jit":
+            profilers += [Perf("perf record without stacks, 999 Hz"), Perf("perf record -g, 999 Hz", "-g"),
+                          Perf("perf record --call-graph dwarf, 999 Hz", "--call-graph", "dwarf")]
+        with Busy(lab, mode, DEPTH) as busy:
             noise = slowdowns(lab, busy, profilers, rounds, seconds, skipped)
         yield Figure("noise: windows without a profiler, one after the other, %s" % mode, noise, "%")
         for profiler in profilers:
             if profiler.slow:
                 yield from profiler.figures(mode)
+        yield from per_sample(profilers, mode)
         jp = own_profiler(lab, mode, rounds, seconds)
         if jp:
             yield Figure("slowdown by LuaJIT's -jp=fl, 1,000 Hz, %s" % mode, jp, "%")
@@ -156,10 +158,18 @@ def slowdown(lab):
         yield "%s: %s" % (name, reason)
 
 
+def per_sample(profilers, mode):
+    """What a sample takes from the target, interrupt and all: best seen where there are many."""
+    for p in profilers:
+        if isinstance(p, Moonspy) and p.rate == max(SLOWDOWN) and p.slow:
+            yield Figure("a sample in all, by the slowdown at %s Hz, %s" % (format(p.rate, ","), mode),
+                         [1e6 * slow / 100 / p.rate for slow in p.slow], "us")
+
+
 def ratios(profilers, jp):
     ours = next(p for p in profilers if p.name == "moonspy 999 Hz")
     for p in profilers:
-        if isinstance(p, Perf) and p.slow and ours.slow:
+        if isinstance(p, Perf) and p.options and p.slow and ours.slow:
             yield ratio("written", p.name, p.bytes, ours.bytes)
             yield ratio("CPU of the recorder", p.name, p.cpu, ours.cpu)
             yield ratio("slowdown", p.name, p.slow, ours.slow)
