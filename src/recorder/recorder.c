@@ -12,7 +12,7 @@
 #include "recorder/internal.h"
 
 /* Samples are taken from the ring this often: names are read soon after they are first seen. */
-#define POLL_MS 10
+#define POLL_MS 5
 /* Mappings are read again at most this often for code at unknown addresses. */
 #define REFRESH_NS 100000000ull
 /* A process of which a thread ended is looked after for so long; all are in this interval. */

@@ -428,6 +428,12 @@ static MSP_INLINE int lua_base_by_pc(struct msp_walk *w, const struct msp_lj_lay
 	return MSP_CALL(w, lua_try_base);
 }
 
+/* Is pc that link: as it is, without its type, or with the type bit that a return turns over? */
+static MSP_INLINE int lua_is_link(uint64_t pc, uint64_t link)
+{
+	return (link & ~7ull) == (pc & ~7ull) && (link & 3) && (!(pc & 7) || ((link ^ pc) & 7) <= 1);
+}
+
 /*
  * PC holds a frame distance, with the link's type or without: a call from C
  * that is not there yet, a return that is not a plain one, a fast function or
@@ -440,7 +446,7 @@ static MSP_INLINE int lua_base_by_distance(struct msp_walk *w, const struct msp_
 
 	w->fn_link = 0;
 	got = lua_read_frame(w, y, base);
-	if ((w->fn_link & ~7ull) == (pc & ~7ull) && w->fn_link & 3) {
+	if (lua_is_link(pc, w->fn_link)) {
 		w->lua_base = base;
 		if (got || ((w->fn_link & 3) == MSP_FT_C && !w->fn_ffid))
 			return lua_follow(w, y); /* it returns: results may lie over its function already */
