@@ -114,8 +114,6 @@ static int dump_live(const struct msp_options *options, struct cli_live *live,
 	msp_space_vms(live->space, &vms);
 	if (!vms)
 		cli_note("no LuaJIT in process %d: its native stacks are shown", (int)live->pid);
-	if (options->locals || options->coroutines)
-		cli_note("--locals and --coroutines are not there yet");
 	return broken ? CLI_PARTIAL : CLI_OK;
 }
 

@@ -57,8 +57,6 @@ struct msp_options {
 
 	struct msp_view view; /* --lines --lua --native --no-kernel --vm-frames --certain -t */
 
-	unsigned locals; /* -l: 1, -ll: 2 */
-	bool coroutines; /* -c */
 	bool json;       /* -j */
 	bool stats, force, quiet;
 	unsigned verbose;

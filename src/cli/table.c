@@ -133,10 +133,6 @@ const struct cli_option cli_options[] = {
 		RECORD | DUMP | REPORT, "with the frames of the interpreter itself"},
 	{CLI_SHOWN, 0, "certain", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.certain),
 		RECORD | DUMP | REPORT, "without frames that are only estimates"},
-	{CLI_SHOWN, 'l', "locals", NULL, NULL, NULL, CLI_COUNTER, false, MEMBER(locals),
-		DUMP, "locals, upvalues and varargs; -ll: longer values"},
-	{CLI_SHOWN, 'c', "coroutines", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(coroutines),
-		DUMP, "every coroutine with its stack"},
 
 	{CLI_WRITTEN, 'o', "output", "FILE", NULL, "NAME-PID-TIME.html", CLI_STRING, false,
 		MEMBER(output), RECORD, "file; -: standard output"},

@@ -15,7 +15,6 @@ t bash ask moonspy help in
 t bash ask moonspy record --l
 t bash ask moonspy record --engine ''
 t bash ask moonspy record -f ms
-t bash ask moonspy dump --co
 t bash ask moonspy report a.
 if command -v zsh >/dev/null; then
 	zsh -n "$completions/_moonspy" 2>&1
