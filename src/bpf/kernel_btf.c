@@ -33,7 +33,7 @@ static const char *kernel_name(const char *name, char buf[NAME_SIZE])
 
 /* Offset in bits and type of a member, also in anonymous structures. */
 static bool find_member(const struct btf *kernel, const struct btf_type *type, const char *name,
-	int nested, uint32_t *offset, const struct btf_type **found)
+			int nested, uint32_t *offset, const struct btf_type **found)
 {
 	const struct btf_member *m = btf_members(type);
 	const struct btf_type *inner;
@@ -52,7 +52,7 @@ static bool find_member(const struct btf *kernel, const struct btf_type *type, c
 			return true;
 		}
 		if (its && !*its && inner && btf_is_composite(inner) && nested < MAX_NESTED &&
-			find_member(kernel, inner, name, nested + 1, offset, found)) {
+		    find_member(kernel, inner, name, nested + 1, offset, found)) {
 			*offset += at;
 			return true;
 		}
@@ -74,11 +74,12 @@ static int add_like(struct btf *out, const struct btf_type *type)
 }
 
 static int copy_struct(struct btf *out, const struct btf *kernel, const struct btf *own,
-	const struct btf_type *type)
+		       const struct btf_type *type)
 {
 	char name[NAME_SIZE];
 	int id = btf__find_by_name_kind(kernel,
-		kernel_name(btf__name_by_offset(own, type->name_off), name), BTF_KIND_STRUCT);
+					kernel_name(btf__name_by_offset(own, type->name_off), name),
+					BTF_KIND_STRUCT);
 	const struct btf_type *theirs = id > 0 ? btf__type_by_id(kernel, id) : NULL, *found;
 	struct member {
 		const char *name;
@@ -105,11 +106,11 @@ static int copy_struct(struct btf *out, const struct btf *kernel, const struct b
 }
 
 static int copy_enum(struct btf *out, const struct btf *kernel, const struct btf *own,
-	const struct btf_type *type)
+		     const struct btf_type *type)
 {
 	char name[NAME_SIZE], value[NAME_SIZE];
-	int id = btf__find_by_name_kind(kernel,
-		kernel_name(btf__name_by_offset(own, type->name_off), name), BTF_KIND_ENUM);
+	int id = btf__find_by_name_kind(
+		kernel, kernel_name(btf__name_by_offset(own, type->name_off), name), BTF_KIND_ENUM);
 	const struct btf_type *theirs = id > 0 ? btf__type_by_id(kernel, id) : NULL;
 	const struct btf_enum *e = theirs ? btf_enum(theirs) : NULL;
 	int err = theirs ? btf__add_enum(out, name, theirs->size) : 0;
@@ -165,7 +166,7 @@ static bool file_name(char *buf, size_t size, const char *dir)
 	const void *data = sampler_bpf__elf_bytes(&length);
 
 	return kernel && snprintf(buf, size, "%s/kernel-%08x-%08x.btf", dir, kernel,
-				 (uint32_t)crc32(0, data, length)) < (int)size;
+				  (uint32_t)crc32(0, data, length)) < (int)size;
 }
 
 /* A directory or file that only we can write. */

@@ -27,7 +27,8 @@ struct walk_slot {
 	uint32_t parent, unused; /* whose tables these are; 0: its own */
 	uint64_t kstack[MSP_MAX_KERNEL_FRAMES + 1];
 	__u64 began; /* ns */
-	bpf_user_pt_regs_t regs; /* here, not on the stack: that has 512 bytes for all subprograms */
+	bpf_user_pt_regs_t
+		regs; /* here, not on the stack: that has 512 bytes for all subprograms */
 };
 
 struct {
@@ -71,7 +72,8 @@ struct row_segment {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
 	__uint(max_entries, 1);
-	__uint(key_size, sizeof(__u32)); /* clang leaves a type that only an inner map names incomplete */
+	__uint(key_size,
+	       sizeof(__u32)); /* clang leaves a type that only an inner map names incomplete */
 	__uint(value_size, sizeof(struct msp_row));
 };
 
@@ -393,7 +395,8 @@ static MSP_INLINE void report_mapping(__u32 pid, __u64 addr)
 }
 
 /* The record is built in place: its header overwrites what precedes the frames in the walk. */
-_Static_assert(__builtin_offsetof(struct msp_walk, frame) >= sizeof(struct msp_sample), "room for the header");
+_Static_assert(__builtin_offsetof(struct msp_walk, frame) >= sizeof(struct msp_sample),
+	       "room for the header");
 
 static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 kernel_frames)
 {

@@ -82,9 +82,9 @@ static int map_tables(struct msp_sampler *s)
 	int mfd = bpf_map__fd(s->skel->maps.mappings), rfd = bpf_map__fd(s->skel->maps.rules);
 
 	s->mappings = mmap(NULL, s->mapping_room * sizeof(*s->mappings), PROT_READ | PROT_WRITE,
-		MAP_SHARED, mfd, 0);
+			   MAP_SHARED, mfd, 0);
 	s->rules = mmap(NULL, s->rule_room * sizeof(*s->rules), PROT_READ | PROT_WRITE, MAP_SHARED,
-		rfd, 0);
+			rfd, 0);
 	if (s->mappings == MAP_FAILED || s->rules == MAP_FAILED)
 		return -errno;
 	s->rule_count = 1; /* rule 0: none */
@@ -103,7 +103,8 @@ static void set_namespace(struct sampler_bpf *skel)
 }
 
 /* kernel_btf: see sampler_kernel_btf(); NULL: all of the kernel's. */
-static int load_with(struct msp_sampler *s, const struct msp_sampler_options *opts, const char *kernel_btf)
+static int load_with(struct msp_sampler *s, const struct msp_sampler_options *opts,
+		     const char *kernel_btf)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open, .btf_custom_path = kernel_btf);
 	int err;
@@ -145,17 +146,19 @@ static void explain(int err, char *error, size_t size)
 	bool denied = sampler_error(err) == MSP_E_PERMISSION;
 
 	if (denied && geteuid())
-		snprintf(error, size, "BPF is not allowed to user %u without CAP_BPF and CAP_PERFMON",
-			(unsigned)geteuid());
+		snprintf(error, size,
+			 "BPF is not allowed to user %u without CAP_BPF and CAP_PERFMON",
+			 (unsigned)geteuid());
 	else if (denied)
-		snprintf(error, size, "BPF is not allowed here, not even to root: a container, or lockdown");
+		snprintf(error, size,
+			 "BPF is not allowed here, not even to root: a container, or lockdown");
 	else if (!error[0])
 		snprintf(error, size, "%s", strerror(-err));
 	error[strcspn(error, "\n")] = 0;
 }
 
 int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler **out, char *error,
-	size_t error_size)
+		     size_t error_size)
 {
 	struct msp_sampler *s = calloc(1, sizeof(*s));
 	libbpf_print_fn_t old;
@@ -175,7 +178,8 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 	libbpf_set_print(old);
 	load_log = NULL;
 	if (!err) {
-		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), sampler_on_record, s, NULL);
+		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), sampler_on_record, s,
+					   NULL);
 		err = s->ring ? 0 : -errno;
 	}
 	if (!err)
@@ -270,7 +274,9 @@ static int attach(struct msp_sampler *s, struct perf_event_attr *attr, pid_t pid
 	int fd = perf_open(attr, pid, cpu), err;
 
 	if (fd < 0)
-		return errno == ESRCH ? MSP_E_GONE : errno == ENODEV ? MSP_E_NOT_FOUND : sampler_error(-errno);
+		return errno == ESRCH	 ? MSP_E_GONE
+		       : errno == ENODEV ? MSP_E_NOT_FOUND
+					 : sampler_error(-errno);
 	link = bpf_program__attach_perf_event(s->skel->progs.msp_on_event, fd);
 	if (!link) {
 		err = sampler_error(-errno);
@@ -332,7 +338,8 @@ int sampler_on_record(void *ctx, void *data, size_t size)
 		return s->handlers->event(s->handlers->ctx, event);
 	if (size < sizeof(*sample) + sample->frame_count * sizeof(struct msp_raw_frame))
 		return 0;
-	return s->handlers->sample(s->handlers->ctx, sample, (const struct msp_raw_frame *)(sample + 1));
+	return s->handlers->sample(s->handlers->ctx, sample,
+				   (const struct msp_raw_frame *)(sample + 1));
 }
 
 int msp_sampler_consume(struct msp_sampler *s, const struct msp_sampler_handlers *handlers)
@@ -385,7 +392,8 @@ uint64_t msp_sampler_run_quantile(const struct msp_sampler *s, double part)
 			all += count[i];
 		}
 	free(times);
-	while (all && bucket < MSP_RUN_BUCKETS - 1 && (double)(below + count[bucket]) < part * (double)all)
+	while (all && bucket < MSP_RUN_BUCKETS - 1 &&
+	       (double)(below + count[bucket]) < part * (double)all)
 		below += count[bucket++];
 	return all ? bucket_ns(bucket) : 0;
 }

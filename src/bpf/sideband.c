@@ -53,21 +53,24 @@ struct mmap2_record {
 static int open_stream(struct msp_sideband *sb, struct stream *st, int cpu)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_DUMMY,
-		.mmap = 1,
-		.mmap2 = 1,
-		.comm = 1,
-		.comm_exec = 1,
-		.task = 1,
-		.wakeup_events = 1};
+				       .size = sizeof(attr),
+				       .config = PERF_COUNT_SW_DUMMY,
+				       .mmap = 1,
+				       .mmap2 = 1,
+				       .comm = 1,
+				       .comm_exec = 1,
+				       .task = 1,
+				       .wakeup_events = 1};
 	struct epoll_event ev = {.events = EPOLLIN};
 	void *page;
 
 	st->fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (st->fd < 0)
-		return errno == ENODEV ? 0 : errno == EACCES || errno == EPERM ? MSP_E_PERMISSION : MSP_E_UNSUPPORTED;
-	page = mmap(NULL, (RING_PAGES + 1) * sb->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, st->fd, 0);
+		return errno == ENODEV			   ? 0
+		       : errno == EACCES || errno == EPERM ? MSP_E_PERMISSION
+							   : MSP_E_UNSUPPORTED;
+	page = mmap(NULL, (RING_PAGES + 1) * sb->page_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		    st->fd, 0);
 	if (page == MAP_FAILED)
 		return errno == EPERM ? MSP_E_PERMISSION : MSP_E_NOMEM;
 	st->page = page;
@@ -162,9 +165,10 @@ static bool decode(const struct perf_event_header *h, struct msp_change *change)
 
 /* The record at tail, in one piece. */
 static const struct perf_event_header *record_at(struct msp_sideband *sb, const uint8_t *data,
-	uint64_t mask, uint64_t tail)
+						 uint64_t mask, uint64_t tail)
 {
-	const struct perf_event_header *h = (const void *)(data + (tail & mask)); /* 8-aligned: whole */
+	const struct perf_event_header *h =
+		(const void *)(data + (tail & mask)); /* 8-aligned: whole */
 	uint64_t at = tail & mask, first = mask + 1 - at;
 
 	if (h->size <= first)
@@ -178,7 +182,8 @@ static void consume_stream(struct msp_sideband *sb, struct stream *st, msp_chang
 {
 	const uint8_t *data = (const uint8_t *)st->page + sb->page_size;
 	uint64_t mask = RING_PAGES * sb->page_size - 1;
-	uint64_t head = __atomic_load_n(&st->page->data_head, __ATOMIC_ACQUIRE), tail = st->page->data_tail;
+	uint64_t head = __atomic_load_n(&st->page->data_head, __ATOMIC_ACQUIRE),
+		 tail = st->page->data_tail;
 	const struct perf_event_header *h;
 	struct msp_change change;
 

@@ -26,15 +26,16 @@ int sampler_add_segment(struct msp_sampler *s, uint32_t rows)
 		return -E2BIG;
 	seg->room = rows > MSP_SEGMENT_ROWS ? rows : MSP_SEGMENT_ROWS;
 	seg->used = 0;
-	seg->fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "moonspy_rows", 4, sizeof(struct msp_row), seg->room,
-		&opts);
+	seg->fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "moonspy_rows", 4, sizeof(struct msp_row),
+				 seg->room, &opts);
 	if (seg->fd < 0)
 		return seg->fd;
 	seg->rows = mmap(NULL, seg->room * sizeof(*seg->rows), PROT_READ | PROT_WRITE, MAP_SHARED,
-		seg->fd, 0);
+			 seg->fd, 0);
 	err = seg->rows == MAP_FAILED ? -errno : 0;
 	if (!err)
-		err = bpf_map_update_elem(bpf_map__fd(s->skel->maps.segments), &key, &seg->fd, BPF_ANY);
+		err = bpf_map_update_elem(bpf_map__fd(s->skel->maps.segments), &key, &seg->fd,
+					  BPF_ANY);
 	if (err) {
 		if (seg->rows != MAP_FAILED)
 			munmap(seg->rows, seg->room * sizeof(*seg->rows));
@@ -132,7 +133,7 @@ static void plan_buckets(const struct msp_unwind_table *table, struct msp_bpf_im
 }
 
 static void fill_buckets(const struct msp_unwind_table *table, const struct msp_bpf_image *image,
-	struct msp_row *bucket)
+			 struct msp_row *bucket)
 {
 	uint32_t row = 0; /* last one at or before the bucket's start */
 	uint64_t end;
@@ -146,15 +147,18 @@ static void fill_buckets(const struct msp_unwind_table *table, const struct msp_
 	}
 }
 
-static void fill_rows(const struct msp_unwind_table *table, const uint32_t *number, struct msp_row *row)
+static void fill_rows(const struct msp_unwind_table *table, const uint32_t *number,
+		      struct msp_row *row)
 {
 	for (uint32_t i = 0; i < table->row_count; i++) {
 		row[i].addr = table->rows[i].addr;
-		row[i].rule = table->rows[i].rule < table->rule_count ? number[table->rows[i].rule] : 0;
+		row[i].rule =
+			table->rows[i].rule < table->rule_count ? number[table->rows[i].rule] : 0;
 	}
 }
 
-static int add_rows(struct msp_sampler *s, const struct msp_unwind_table *table, struct msp_bpf_image *image)
+static int add_rows(struct msp_sampler *s, const struct msp_unwind_table *table,
+		    struct msp_bpf_image *image)
 {
 	uint32_t *number = intern_rules(s, table);
 	struct msp_segment *segment;
@@ -178,8 +182,8 @@ static int add_rows(struct msp_sampler *s, const struct msp_unwind_table *table,
 	return 0;
 }
 
-int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct msp_unwind_table *table,
-	uint32_t layout)
+int msp_sampler_add_image(struct msp_sampler *s, uint32_t index,
+			  const struct msp_unwind_table *table, uint32_t layout)
 {
 	struct msp_bpf_image image = {.layout = layout};
 	int err = 0;
@@ -190,16 +194,19 @@ int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct ms
 		err = add_rows(s, table, &image);
 	if (err)
 		return err;
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.images), &index, &image, BPF_ANY) ? MSP_E_IO
-											       : 0;
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.images), &index, &image, BPF_ANY)
+		       ? MSP_E_IO
+		       : 0;
 }
 
-int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index, const struct msp_lj_layout *layout)
+int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index,
+			   const struct msp_lj_layout *layout)
 {
 	if (index >= MSP_MAX_LAYOUTS)
 		return MSP_E_LIMIT;
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.layouts), &index, layout, BPF_ANY) ? MSP_E_IO
-												: 0;
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.layouts), &index, layout, BPF_ANY)
+		       ? MSP_E_IO
+		       : 0;
 }
 
 /* ---- Mappings: a range of the store for each process ---- */
@@ -237,7 +244,7 @@ static void join_free(struct msp_sampler *s, uint64_t now)
 
 	for (uint32_t i = 1; i < s->extent_count; i++) {
 		if (!e[to].pid && !e[i].pid && now - e[to].freed_ns > MSP_REUSE_NS &&
-			now - e[i].freed_ns > MSP_REUSE_NS)
+		    now - e[i].freed_ns > MSP_REUSE_NS)
 			e[to].count += e[i].count;
 		else
 			e[++to] = e[i];
@@ -258,7 +265,8 @@ static int take_extent(struct msp_sampler *s, pid_t pid, uint32_t count)
 	for (uint32_t i = 0; i < s->extent_count; i++) {
 		struct msp_extent *e = &s->extents[i];
 
-		if (e->pid || e->count < count || (e->freed_ns && now - e->freed_ns <= MSP_REUSE_NS))
+		if (e->pid || e->count < count ||
+		    (e->freed_ns && now - e->freed_ns <= MSP_REUSE_NS))
 			continue;
 		rest = (struct msp_extent){e->first + count, e->count - count, 0, e->freed_ns};
 		if (rest.count && insert_extent(s, i + 1, rest))
@@ -282,7 +290,7 @@ static void release_extents(struct msp_sampler *s, pid_t pid, uint32_t keep_firs
 }
 
 int msp_sampler_set_process(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings,
-	uint32_t count, const struct msp_bpf_process *builds)
+			    uint32_t count, const struct msp_bpf_process *builds)
 {
 	struct msp_bpf_process process = *builds;
 	uint32_t key = pid, first = UINT32_MAX;

@@ -14,7 +14,8 @@ static int path_in(char *buf, size_t size, const char *base, const char *rest)
 
 const char *cli_cache_dir(char *buf, size_t size)
 {
-	const char *dir = getenv("MOONSPY_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *dir = getenv("MOONSPY_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
+		   *home = getenv("HOME");
 	int err;
 
 	if (dir)

@@ -15,7 +15,7 @@
 #include "cli/sudo.h"
 
 static volatile sig_atomic_t signals_seen, signal_last, signal_child;
-static bool ignores_pipe; /* since cli_signals_install() */
+static bool ignores_pipe;	   /* since cli_signals_install() */
 static struct rlimit files_before; /* rlim_cur 0: not raised */
 
 void cli_files_raise(void)

@@ -56,7 +56,8 @@ int cli_live_error(const char *verb, const struct cli_live *live, int error)
 	switch (error) {
 	case MSP_E_GONE:
 		cli_error(cli_fmt("there is no process %d", pid),
-			  live->process ? "it ended meanwhile" : cli_fmt("/proc/%d is not there", pid),
+			  live->process ? "it ended meanwhile"
+					: cli_fmt("/proc/%d is not there", pid),
 			  "moonspy list");
 		return CLI_FAILED;
 	case MSP_E_PERMISSION:
@@ -81,7 +82,8 @@ static int load(struct cli_live *live)
 		return r;
 	r = msp_space_new(live->images, live->process, &live->space);
 	if (r == 0)
-		r = msp_symbolizer_new(msp_space_images(live->space), live->space, NULL, &live->symbols);
+		r = msp_symbolizer_new(msp_space_images(live->space), live->space, NULL,
+				       &live->symbols);
 	if (r == 0)
 		r = msp_space_refresh(live->space);
 	if (r >= 0)

@@ -32,7 +32,7 @@ struct record {
 	struct msp_recorder *recorder;
 	pid_t *pids; /* the processes to sample at the start */
 	size_t pid_count;
-	char name[64]; /* of the first one, or of the command */
+	char name[64];	       /* of the first one, or of the command */
 	struct timespec start; /* of everything */
 	struct timespec begin, wall;
 	double signalled; /* when the first signal was seen; 0: none */
@@ -95,7 +95,7 @@ static int find_named(struct record *r)
 	if (r->pid_count)
 		return 0;
 	cli_error(cli_fmt("no process is called %s", r->options->name),
-		"neither the name nor the program of any is that", "moonspy list");
+		  "neither the name nor the program of any is that", "moonspy list");
 	return CLI_FAILED;
 }
 
@@ -140,7 +140,7 @@ static int open_output(struct record *r)
 		return CLI_USAGE;
 	if (!name)
 		name = cli_output_name(path, sizeof(path), r->name, r->pid_count ? r->pids[0] : 0,
-			r->format->endings[0]);
+				       r->format->endings[0]);
 	rc = cli_output_open(&r->output, name, r->options->force);
 	r->output_open = !rc;
 	return rc;
@@ -175,13 +175,15 @@ static int open_recorder(struct record *r)
 		err = open_engine(r, MSP_ENGINE_BPF, why, sizeof(why));
 	if (err && wanted != CLI_ENGINE_BPF && !r->options->all) {
 		if (wanted == CLI_ENGINE_AUTO)
-			cli_note("BPF cannot be used (%s): each sample stops its thread for a moment instead", why);
+			cli_note("BPF cannot be used (%s): each sample stops its thread for a "
+				 "moment instead",
+				 why);
 		err = open_engine(r, MSP_ENGINE_PTRACE, second, sizeof(second));
 	}
 	if (!err)
 		return 0;
 	cli_error("cannot start sampling", second[0] ? second : why,
-		err == MSP_E_PERMISSION ? "sudo moonspy record ..." : "moonspy doctor");
+		  err == MSP_E_PERMISSION ? "sudo moonspy record ..." : "moonspy doctor");
 	return exit_code(err);
 }
 
@@ -198,12 +200,12 @@ static int attach_pid(struct record *r, pid_t pid)
 	getrlimit(RLIMIT_NOFILE, &files);
 	if (err == MSP_E_LIMIT)
 		cli_error(cli_fmt("cannot sample process %d", pid),
-			cli_fmt("it has too many threads for the %llu files that may be open",
-				(unsigned long long)files.rlim_cur),
-			"ulimit -n 100000");
+			  cli_fmt("it has too many threads for the %llu files that may be open",
+				  (unsigned long long)files.rlim_cur),
+			  "ulimit -n 100000");
 	else
 		cli_error(cli_fmt("cannot sample process %d", pid), msp_strerror(err),
-			cli_fmt("moonspy doctor -p %d", pid));
+			  cli_fmt("moonspy doctor -p %d", pid));
 	return exit_code(err);
 }
 
@@ -214,7 +216,7 @@ static int attach_all(struct record *r)
 	if (!err)
 		return 0;
 	cli_error("cannot sample the whole machine", msp_strerror(err),
-		err == MSP_E_PERMISSION ? "sudo moonspy record -a" : "moonspy doctor");
+		  err == MSP_E_PERMISSION ? "sudo moonspy record -a" : "moonspy doctor");
 	return exit_code(err);
 }
 
@@ -228,7 +230,8 @@ static int start_command(struct record *r)
 	cli_signals_install(r->launch.pid);
 	err = msp_recorder_add_launched(r->recorder, r->launch.pid);
 	if (err) {
-		cli_error(cli_fmt("cannot sample %s", r->options->command[0]), msp_strerror(err), "moonspy doctor");
+		cli_error(cli_fmt("cannot sample %s", r->options->command[0]), msp_strerror(err),
+			  "moonspy doctor");
 		return exit_code(err);
 	}
 	return cli_launch_go(&r->launch, r->options->command);
@@ -266,8 +269,9 @@ static void show_progress(struct record *r)
 	msp_recorder_update_quality(r->recorder);
 	q = msp_profile_quality(msp_recorder_profile(r->recorder));
 	cli_progress("%.0f s, %s samples, %.1f %% whole, %llu lost (Ctrl-C ends)", elapsed(r),
-		cli_count(q->samples, count), q->samples ? 100.0 * q->whole / q->samples : 100.0,
-		(unsigned long long)q->lost);
+		     cli_count(q->samples, count),
+		     q->samples ? 100.0 * q->whole / q->samples : 100.0,
+		     (unsigned long long)q->lost);
 }
 
 /* The command has the signal too; its last moments belong to the profile, but it may ignore it. */
@@ -285,7 +289,8 @@ static bool finished(struct record *r)
 	if (r->options->duration_ns && elapsed(r) * 1e9 >= r->options->duration_ns)
 		return true;
 	if (r->launched)
-		return cli_launch_ended(&r->launch) && !(r->options->subprocesses && msp_recorder_alive(r->recorder));
+		return cli_launch_ended(&r->launch) &&
+		       !(r->options->subprocesses && msp_recorder_alive(r->recorder));
 	return !r->options->all && !msp_recorder_alive(r->recorder);
 }
 
@@ -318,7 +323,8 @@ static int run(struct record *r)
 	rc = err ? CLI_FAILED : 0;
 	err = msp_recorder_stop(r->recorder);
 	if (err && !rc)
-		cli_error("the last samples could not be read", msp_strerror(err), "moonspy doctor");
+		cli_error("the last samples could not be read", msp_strerror(err),
+			  "moonspy doctor");
 	return rc;
 }
 
@@ -348,10 +354,12 @@ static void set_meta(struct record *r, struct msp_profile *profile)
 static void say_what_was_found(const struct record *r)
 {
 	if (msp_recorder_refused(r->recorder))
-		cli_note("Lua is not shown: %s; please report it with the output of moonspy inspect -j",
-			msp_recorder_refused(r->recorder));
+		cli_note("Lua is not shown: %s; please report it with the output of moonspy "
+			 "inspect -j",
+			 msp_recorder_refused(r->recorder));
 	else if (!msp_recorder_builds(r->recorder))
-		cli_note("no LuaJIT in %s: its native stacks only", r->options->all ? "any process" : r->name);
+		cli_note("no LuaJIT in %s: its native stacks only",
+			 r->options->all ? "any process" : r->name);
 }
 
 /* What a process does that uses no CPU. Its first thread stands for all. */
@@ -359,11 +367,13 @@ static const char *what_it_does(struct record *r, const char **todo)
 {
 	struct msp_process *process;
 	pid_t pid = r->pid_count == 1 ? r->pids[0] : 0;
-	const char *waited = cli_fmt("no thread used the %.3g ms of CPU time that a sample stands for",
-		1000.0 / r->options->rate);
+	const char *waited =
+		cli_fmt("no thread used the %.3g ms of CPU time that a sample stands for",
+			1000.0 / r->options->rate);
 	int state;
 
-	*todo = cli_fmt("moonspy record -d 60s -r %u ...", r->options->rate < 999 ? 999 : r->options->rate);
+	*todo = cli_fmt("moonspy record -d 60s -r %u ...",
+			r->options->rate < 999 ? 999 : r->options->rate);
 	if (!pid)
 		return r->options->all ? "no CPU ran a program" : waited;
 	if (msp_process_open(pid, &process))
@@ -391,8 +401,9 @@ static int nothing(struct record *r, double seconds)
 		return rc;
 	}
 	why = what_it_does(r, &todo);
-	cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s", r->options->all ? "machine" : "process", seconds),
-		why, todo);
+	cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s",
+			  r->options->all ? "machine" : "process", seconds),
+		  why, todo);
 	return rc;
 }
 
@@ -404,7 +415,8 @@ static void start_stats(const struct record *r)
 
 	fprintf(stderr, "%12.1f  ms until the engine was ready\n", t->engine / 1e6 - start);
 	if (r->pid_count)
-		fprintf(stderr, "%12.1f  ms until the tables were ready\n", t->tables / 1e6 - start);
+		fprintf(stderr, "%12.1f  ms until the tables were ready\n",
+			t->tables / 1e6 - start);
 	if (t->first_sample)
 		fprintf(stderr, "%12.1f  ms to the first sample\n", t->first_sample / 1e6 - start);
 }
@@ -420,7 +432,7 @@ static int save(struct record *r)
 		return nothing(r, quality.seconds);
 	if (msp_recorder_denied(r->recorder))
 		cli_note("threads of process %d are missing: they must not be stopped",
-			msp_recorder_denied(r->recorder));
+			 msp_recorder_denied(r->recorder));
 	set_meta(r, profile);
 	r->output_open = false; /* cli_save() ends it */
 	rc = cli_save(&r->output, r->format, profile, &r->options->view);

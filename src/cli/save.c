@@ -124,8 +124,7 @@ int cli_save(struct cli_output *out, const struct msp_format *format,
 		rc = CLI_FAILED;
 		cli_error(cli_fmt("cannot write %s",
 				  strcmp(out->path, "-") ? out->path : "to standard output"),
-			  strerror(error),
-			  what_to_do(out->path, error));
+			  strerror(error), what_to_do(out->path, error));
 		if (error != EPIPE)
 			write_elsewhere(out->path, format, profile, view);
 	} else if (strcmp(out->path, "-")) {

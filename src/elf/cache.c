@@ -37,7 +37,7 @@ struct cache_header {
 	uint64_t fingerprint; /* of what else the rows depend on */
 	uint32_t rule_count, row_count, function_count;
 	uint32_t body_crc;
-	uint32_t note; /* see msp_image_set_note() */
+	uint32_t note;	     /* see msp_image_set_note() */
 	uint32_t header_crc; /* of all before it */
 };
 
@@ -225,8 +225,8 @@ struct msp_rows *msp_cache_load(struct msp_image *image)
 
 static void seal(struct cache_header *header)
 {
-	header->header_crc = (uint32_t)crc32(0, (const void *)header,
-					     offsetof(struct cache_header, header_crc));
+	header->header_crc =
+		(uint32_t)crc32(0, (const void *)header, offsetof(struct cache_header, header_crc));
 }
 
 /* In place: who reads a header half written finds its sum wrong, and makes the table anew. */

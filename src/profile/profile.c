@@ -93,7 +93,8 @@ static bool equal_frames(const struct msp_frame *a, const struct msp_frame *b)
 }
 
 /* A copy of frame with the profile's own strings. */
-static int own_frame(struct msp_profile *profile, const struct msp_frame *frame, struct msp_frame *copy)
+static int own_frame(struct msp_profile *profile, const struct msp_frame *frame,
+		     struct msp_frame *copy)
 {
 	int err;
 
@@ -107,7 +108,8 @@ static int own_frame(struct msp_profile *profile, const struct msp_frame *frame,
 	return 0;
 }
 
-int msp_profile_replace_frame(struct msp_profile *profile, uint32_t id, const struct msp_frame *frame)
+int msp_profile_replace_frame(struct msp_profile *profile, uint32_t id,
+			      const struct msp_frame *frame)
 {
 	struct msp_frame copy;
 	int err;
@@ -116,7 +118,8 @@ int msp_profile_replace_frame(struct msp_profile *profile, uint32_t id, const st
 		return MSP_E_INVALID;
 	err = own_frame(profile, frame, &copy);
 	if (!err)
-		profile->frames[id] = copy; /* not found by what it says now: an equal one gets another id */
+		profile->frames[id] =
+			copy; /* not found by what it says now: an equal one gets another id */
 	return err;
 }
 

@@ -20,11 +20,13 @@ static uint32_t hash(const struct msp_raw_frame *f)
 
 static bool same(const struct msp_raw_frame *a, const struct msp_raw_frame *b)
 {
-	return a->addr == b->addr && a->ident == b->ident && a->pos == b->pos && a->trace == b->trace &&
-	       a->image == b->image && a->kind == b->kind && a->flags == b->flags;
+	return a->addr == b->addr && a->ident == b->ident && a->pos == b->pos &&
+	       a->trace == b->trace && a->image == b->image && a->kind == b->kind &&
+	       a->flags == b->flags;
 }
 
-static struct frame_cache_entry *place(const struct frame_cache *cache, const struct msp_raw_frame *key)
+static struct frame_cache_entry *place(const struct frame_cache *cache,
+				       const struct msp_raw_frame *key)
 {
 	uint32_t at = hash(key) & (cache->room - 1);
 

@@ -33,7 +33,8 @@ static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t
 	return NULL;
 }
 
-void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i, uint32_t id)
+void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i,
+		  uint32_t id)
 {
 	const struct msp_raw_frame *vm = vm_of(raw, i);
 	struct rec_late_name *late;

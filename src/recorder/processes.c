@@ -91,11 +91,12 @@ static void note_refused(struct msp_recorder *rec, const struct msp_image_entry 
 
 	if (rec->refused[0])
 		return;
-	snprintf(rec->refused, sizeof(rec->refused), "%s: layout incomplete", msp_image_name(entry->image));
+	snprintf(rec->refused, sizeof(rec->refused), "%s: layout incomplete",
+		 msp_image_name(entry->image));
 	for (size_t i = 0; i < n; i++)
 		if (!evidence[i].found) {
 			snprintf(rec->refused, sizeof(rec->refused), "%s: %s not found: %s",
-				msp_image_name(entry->image), evidence[i].field, evidence[i].why);
+				 msp_image_name(entry->image), evidence[i].field, evidence[i].why);
 			return;
 		}
 }
@@ -113,7 +114,7 @@ static int send_images(struct msp_recorder *rec)
 			note_refused(rec, e);
 		if (e->layout != MSP_LAYOUT_NONE) {
 			err = msp_sampler_set_layout(rec->sampler, e->layout,
-				msp_lj_build_layout(e->build));
+						     msp_lj_build_layout(e->build));
 			if (err)
 				return err;
 		}
@@ -138,7 +139,8 @@ static struct msp_mapping *file_mappings(const struct msp_space *space, uint32_t
 	return out;
 }
 
-static void add_build(struct msp_recorder *rec, struct msp_bpf_process *process, const struct msp_mapping *m)
+static void add_build(struct msp_recorder *rec, struct msp_bpf_process *process,
+		      const struct msp_mapping *m)
 {
 	const struct msp_image_entry *e = msp_images_get(rec->images, m->image);
 
@@ -259,7 +261,7 @@ int rec_attach_threads(struct msp_recorder *rec, pid_t pid)
 	m = err && err != MSP_E_GONE ? 0 : msp_process_threads(p->process, &again);
 	for (int i = 0; i < m; i++)
 		if (!contains(tid, n, again[i]) &&
-			msp_process_thread_start_time(p->process, again[i]) < first_ticks)
+		    msp_process_thread_start_time(p->process, again[i]) < first_ticks)
 			msp_sampler_attach_thread(rec->sampler, again[i]);
 	free(tid);
 	free(again);

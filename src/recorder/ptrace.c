@@ -35,7 +35,7 @@ struct rec_stopper {
 struct rec_ptrace {
 	uint64_t period_ns, base_period_ns, next_ns;
 	uint64_t window_ns, stopped_ns; /* start of the window; time threads stood still in it */
-	double weight;                  /* samples not counted yet, of a rate that went down */
+	double weight;			/* samples not counted yet, of a rate that went down */
 	dev_t own_dev;
 	ino_t own_inode;
 };
@@ -160,16 +160,17 @@ static uint32_t take_weight(struct rec_ptrace *e)
 	return whole;
 }
 
-static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid, const struct msp_stack *stack)
+static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid,
+		    const struct msp_stack *stack)
 {
 	struct msp_sample sample = {.kind = MSP_RECORD_SAMPLE,
-		.pid = p->pid,
-		.tid = tid,
-		.frame_count = stack->count,
-		.error = stack->error,
-		.vmstate = stack->vmstate,
-		.has_vm = stack->has_vm,
-		.time = rec_now_ns()};
+				    .pid = p->pid,
+				    .tid = tid,
+				    .frame_count = stack->count,
+				    .error = stack->error,
+				    .vmstate = stack->vmstate,
+				    .has_vm = stack->has_vm,
+				    .time = rec_now_ns()};
 	char name[16] = "";
 
 	msp_process_thread_name(p->process, tid, name);

@@ -110,10 +110,11 @@ static int start(struct msp_recorder *rec, char *error, size_t error_size)
 	return engine.result;
 }
 
-int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_recorder **out, char *error,
-	size_t error_size)
+int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_recorder **out,
+		      char *error, size_t error_size)
 {
-	struct msp_images_options images = {.cache_dir = opts->cache_dir, .no_luajit = opts->no_luajit};
+	struct msp_images_options images = {.cache_dir = opts->cache_dir,
+					    .no_luajit = opts->no_luajit};
 	struct msp_recorder *rec = calloc(1, sizeof(*rec));
 	int err;
 
@@ -126,7 +127,8 @@ int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_record
 	rec->profile = msp_profile_new();
 	rec->ids = calloc(MSP_MAX_FRAMES + 1, sizeof(*rec->ids));
 	rec->started_ns = rec_now_ns();
-	err = rec->epoll < 0 || !rec->profile || !rec->ids ? MSP_E_NOMEM : msp_images_new(&images, &rec->images);
+	err = rec->epoll < 0 || !rec->profile || !rec->ids ? MSP_E_NOMEM
+							   : msp_images_new(&images, &rec->images);
 	if (!err)
 		err = start(rec, error, error_size);
 	if (err) {
@@ -373,7 +375,8 @@ int msp_recorder_poll(struct msp_recorder *rec, int timeout_ms)
 			if (n < 0 && n != MSP_E_BUSY)
 				return n;
 		} else {
-			n = epoll_wait(rec->epoll, ev, 8, timeout_ms < POLL_MS ? timeout_ms : POLL_MS);
+			n = epoll_wait(rec->epoll, ev, 8,
+				       timeout_ms < POLL_MS ? timeout_ms : POLL_MS);
 			if (n < 0 && errno == EINTR)
 				return 0;
 		}
@@ -404,8 +407,8 @@ size_t msp_recorder_alive(const struct msp_recorder *rec)
 
 	for (size_t i = 0; i < rec->process_count; i++)
 		if (rec->process[i]->added &&
-			(rec->process[i]->waiting ||
-				(rec->process[i]->process && msp_process_alive(rec->process[i]->process))))
+		    (rec->process[i]->waiting ||
+		     (rec->process[i]->process && msp_process_alive(rec->process[i]->process))))
 			alive++;
 	return alive;
 }

@@ -9,7 +9,8 @@
 #define MAX_ANCESTORS 4
 
 /* Keeps which file the frame just named lies in. */
-static int keep_object(struct msp_recorder *rec, struct rec_process *p, const struct msp_frame *frame)
+static int keep_object(struct msp_recorder *rec, struct rec_process *p,
+		       const struct msp_frame *frame)
 {
 	const struct msp_image *image = msp_symbolizer_image(p->symbols);
 	const char *build_id = image ? msp_image_build_id(image) : "";
@@ -17,18 +18,18 @@ static int keep_object(struct msp_recorder *rec, struct rec_process *p, const st
 	if (!image || !frame->object)
 		return 0;
 	return msp_profile_set_object(rec->profile, frame->object, build_id[0] ? build_id : NULL,
-		msp_image_name(image));
+				      msp_image_name(image));
 }
 
 static int need_symbols(struct msp_recorder *rec, struct rec_process *p)
 {
-	return p->symbols ? 0
-			  : msp_symbolizer_new(rec->images, p->space, rec->kernel, &p->symbols);
+	return p->symbols ? 0 : msp_symbolizer_new(rec->images, p->space, rec->kernel, &p->symbols);
 }
 
 /* A forked child that ended before it could be read ran what its parent has in memory. */
 static int name_by_parent(struct msp_recorder *rec, const struct rec_process *p,
-	const struct msp_raw_frame *raw, size_t n, size_t i, struct msp_frame *out)
+			  const struct msp_raw_frame *raw, size_t n, size_t i,
+			  struct msp_frame *out)
 {
 	struct rec_process *parent;
 	int err = MSP_E_GONE;
@@ -45,8 +46,8 @@ static int name_by_parent(struct msp_recorder *rec, const struct rec_process *p,
 }
 
 /* The profile's frame for raw[i]; MSP_FRAME_HIDDEN if it is not shown. Negative: error code. */
-static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const struct msp_raw_frame *raw,
-	size_t n, size_t i)
+static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
+			const struct msp_raw_frame *raw, size_t n, size_t i)
 {
 	struct msp_raw_frame key = raw[i];
 	struct msp_frame frame;
@@ -69,7 +70,8 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p, const s
 		return err;
 	if (err == MSP_E_GONE)
 		rec->functions_gone++;
-	else if (id >= 0 && key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */
+	else if (id >= 0 &&
+		 key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */
 		frame_cache_put(&p->cache, &key, id);
 	if (!err && raw[i].kind == MSP_RAW_LUA && !msp_symbolizer_final(p->symbols))
 		rec_late_add(p, raw, n, i, id);
@@ -87,7 +89,8 @@ static void count_quality(struct msp_recorder *rec, const struct msp_sample *sam
 		rec->errors[sample->error]++;
 }
 
-static void keep_names(struct msp_recorder *rec, struct rec_process *p, const struct msp_sample *sample)
+static void keep_names(struct msp_recorder *rec, struct rec_process *p,
+		       const struct msp_sample *sample)
 {
 	char comm[17] = {0};
 
@@ -96,7 +99,7 @@ static void keep_names(struct msp_recorder *rec, struct rec_process *p, const st
 		msp_profile_set_name(rec->profile, sample->pid, sample->tid, comm);
 	if (!msp_profile_name(rec->profile, sample->pid, 0))
 		msp_profile_set_name(rec->profile, sample->pid, 0,
-			p->process ? msp_process_comm(p->process) : comm);
+				     p->process ? msp_process_comm(p->process) : comm);
 }
 
 int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *raw)

@@ -13,7 +13,7 @@
 
 struct kernel_symbol {
 	uint64_t addr;
-	uint32_t name;   /* offsets into text */
+	uint32_t name;	 /* offsets into text */
 	uint32_t module; /* 0: the kernel itself */
 };
 
@@ -148,7 +148,7 @@ void msp_kernel_symbols_free(struct msp_kernel_symbols *k)
 }
 
 bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, const char **name,
-	const char **module)
+		       const char **module)
 {
 	const struct table *k;
 	size_t lo = 0, hi, mid;

@@ -13,11 +13,12 @@ struct msp_symbolizer {
 	struct msp_space *space; /* NULL: gone */
 	const struct msp_kernel_symbols *kernel;
 	const struct msp_image *image; /* of the last frame */
-	bool provisional; /* the last frame's name may become better */
+	bool provisional;	       /* the last frame's name may become better */
 	char text[128];
 };
 
-int msp_symbolizer_new(struct msp_images *images, struct msp_space *space, const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)
+int msp_symbolizer_new(struct msp_images *images, struct msp_space *space,
+		       const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)
 {
 	struct msp_symbolizer *s = calloc(1, sizeof(*s));
 
@@ -42,7 +43,8 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-static void name_kernel(struct msp_symbolizer *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+static void name_kernel(struct msp_symbolizer *s, const struct msp_raw_frame *raw,
+			struct msp_frame *out)
 {
 	const char *name, *module;
 
@@ -50,7 +52,8 @@ static void name_kernel(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 	out->address = raw->addr;
 	out->object = "[kernel]";
 	/* of a return address, the call before it counts */
-	if (!msp_kernel_symbol(s->kernel, raw->addr - !!(raw->flags & MSP_RAWF_RETURN), &name, &module))
+	if (!msp_kernel_symbol(s->kernel, raw->addr - !!(raw->flags & MSP_RAWF_RETURN), &name,
+			       &module))
 		return;
 	out->name = name;
 	if (strcmp(module, "kernel")) {
@@ -76,7 +79,8 @@ static uint64_t function_start(const struct msp_image_entry *entry, uint64_t add
 }
 
 /* Without a symbol a function is known by where it starts. */
-static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *raw, struct msp_frame *out)
+static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *raw,
+			struct msp_frame *out)
 {
 	const struct msp_image_entry *entry = msp_images_get(s->images, raw->image);
 	struct msp_symbol symbol;
@@ -91,7 +95,8 @@ static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 	if (!msp_image_symbol(entry->image, raw->ident, &symbol))
 		out->name = symbol.name;
 	else
-		out->address = function_start(entry, raw->ident) + msp_image_min_vaddr(entry->image);
+		out->address =
+			function_start(entry, raw->ident) + msp_image_min_vaddr(entry->image);
 }
 
 /* A C function known by its address only. */
@@ -116,7 +121,7 @@ static bool shown_already(struct msp_symbolizer *s, const struct msp_raw_frame *
 
 	/* the VM frame stands between them */
 	if (i < 2 || raw[i - 1].kind != MSP_RAW_VM || raw[i - 2].kind != MSP_RAW_NATIVE || !map ||
-		map->image != raw[i - 2].image)
+	    map->image != raw[i - 2].image)
 		return false;
 	entry = msp_images_get(s->images, map->image);
 	return entry && function_start(entry, raw[i - 2].ident) == raw[i].addr - map->base;
@@ -140,7 +145,8 @@ static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t
  * The Lua function that called raw[i], and where; or the one that handed it to
  * a C function (table.sort, lua_pcall), and no position. 0: there is none.
  */
-static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint64_t *pt, uint32_t *pos)
+static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint64_t *pt,
+		      uint32_t *pos)
 {
 	const struct msp_raw_frame *f;
 	size_t at = i + 1, last = i + CALLER_REACH < n ? i + CALLER_REACH : n;
@@ -162,7 +168,7 @@ static int name_gone(struct msp_frame *out)
 }
 
 static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
-	struct msp_frame *out)
+		    struct msp_frame *out)
 {
 	const struct msp_raw_frame *vm_frame = vm_of(raw, i), *f = &raw[i];
 	uint64_t caller;
@@ -192,7 +198,8 @@ static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, s
 	return 0;
 }
 
-static void name_fast(struct msp_symbolizer *s, const struct msp_raw_frame *f, struct msp_frame *out)
+static void name_fast(struct msp_symbolizer *s, const struct msp_raw_frame *f,
+		      struct msp_frame *out)
 {
 	const struct msp_image_entry *build = build_of(s, f->image);
 
@@ -219,7 +226,8 @@ static void name_vm(struct msp_symbolizer *s, const struct msp_raw_frame *f, str
 	out->vm = true;
 }
 
-static void name_error(struct msp_symbolizer *s, const struct msp_raw_frame *f, struct msp_frame *out)
+static void name_error(struct msp_symbolizer *s, const struct msp_raw_frame *f,
+		       struct msp_frame *out)
 {
 	static const char *const reason[] = {
 #define _(id, text) text,
@@ -233,7 +241,7 @@ static void name_error(struct msp_symbolizer *s, const struct msp_raw_frame *f, 
 		snprintf(s->text, sizeof(s->text), "[truncated]");
 	else
 		snprintf(s->text, sizeof(s->text), "[error: %s]",
-			f->pos < MSP_ERROR_REASON_COUNT ? reason[f->pos] : "unknown");
+			 f->pos < MSP_ERROR_REASON_COUNT ? reason[f->pos] : "unknown");
 }
 
 static void name_state(const struct msp_raw_frame *f, struct msp_frame *out)
@@ -248,8 +256,8 @@ static void name_state(const struct msp_raw_frame *f, struct msp_frame *out)
 	out->name = f->pos < MSP_STATE_COUNT ? text[f->pos] : "[state]";
 }
 
-int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
-	struct msp_frame *out)
+int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n,
+			 size_t i, struct msp_frame *out)
 {
 	const struct msp_raw_frame *f = &raw[i];
 

@@ -247,7 +247,8 @@ static struct msp_image_entry *make_entry(const struct msp_images *images, struc
 	if (msp_image_unwind(entry->image, &entry->table) < 0)
 		entry->table = NULL;
 	program = this_program();
-	if (images->no_luajit || request->bytes || (program && msp_image_note(entry->image) == program))
+	if (images->no_luajit || request->bytes ||
+	    (program && msp_image_note(entry->image) == program))
 		return entry;
 	entry->build_error = msp_lj_build_find(entry->image, &entry->build);
 	if (entry->build_error == MSP_E_NO_LUAJIT)

@@ -9,7 +9,7 @@ const char *msp_strerror(int error)
 #define _(id, n, text) \
 	case MSP_E_##id: \
 		return text;
-	MSP_ERRORS(_)
+		MSP_ERRORS(_)
 #undef _
 	default:
 		return "unknown error";

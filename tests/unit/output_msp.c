@@ -139,9 +139,16 @@ static void test_nothing_is_lost(void **state)
 
 	pair->a = synthetic_hostile();
 	q = msp_profile_quality(pair->a);
-	*q = (struct msp_quality){
-		~0ull, 2, 3, 4, 5, .seconds = 0.1, .rate = ~0u, .bpf_ns_per_sample = 6,
-		.bpf_ns_median = 7, .bpf_ns_p99 = 8};
+	*q = (struct msp_quality){~0ull,
+				  2,
+				  3,
+				  4,
+				  5,
+				  .seconds = 0.1,
+				  .rate = ~0u,
+				  .bpf_ns_per_sample = 6,
+				  .bpf_ns_median = 7,
+				  .bpf_ns_p99 = 8};
 	msp_quality_error(q, "a reason", 7);
 	msp_profile_add(pair->a, -1, INT32_MIN, NULL, 0, ~0ull);
 	b = write_msp(pair->a);

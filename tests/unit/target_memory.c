@@ -93,7 +93,8 @@ static void test_cache_keeps(void **state)
 	nap();
 	assert_int_equal(msp_read(mem, (uintptr_t)area, &second, sizeof(second)), 0);
 	assert_int_equal(first, second);
-	for (int i = 0; i < 200 && first == second; i++) { /* the child may not have run on a busy machine */
+	for (int i = 0; i < 200 && first == second;
+	     i++) { /* the child may not have run on a busy machine */
 		nap();
 		msp_memory_cache_clear(cache);
 		assert_int_equal(msp_read(mem, (uintptr_t)area, &second, sizeof(second)), 0);

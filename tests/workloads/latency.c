@@ -20,13 +20,12 @@
 #include <lua.h>
 #include <lualib.h>
 
-static const char source[] =
-	"local function piece(n)\n"
-	"  local x = 0\n"
-	"  for i = 1, n do x = x + i % 7 end\n"
-	"  return x\n"
-	"end\n"
-	"return piece\n";
+static const char source[] = "local function piece(n)\n"
+			     "  local x = 0\n"
+			     "  for i = 1, n do x = x + i % 7 end\n"
+			     "  return x\n"
+			     "end\n"
+			     "return piece\n";
 
 static int64_t now_ns(void)
 {
@@ -89,8 +88,8 @@ static void print_result(double *late, double *work, int count)
 	}
 	printf("pauses %d max_late_us %.0f p999_late_us %.0f max_work_us %.0f p999_work_us %.0f "
 	       "p50_work_us %.1f over_1ms %u\n",
-		count, late[count - 1], late[(int)(count * 0.999)], work[count - 1] - median,
-		work[(int)(count * 0.999)] - median, median, over);
+	       count, late[count - 1], late[(int)(count * 0.999)], work[count - 1] - median,
+	       work[(int)(count * 0.999)] - median, median, over);
 	for (int bin = 0; bin < 24; bin++)
 		if (bins[bin])
 			printf("  < %8.0f us %8u\n", ldexp(1, bin), bins[bin]);
@@ -112,7 +111,7 @@ int main(int argc, char **argv)
 	if (luaL_loadbuffer(L, source, sizeof(source) - 1, "=latency") || lua_pcall(L, 0, 1, 0))
 		return 1;
 	if (argc > 2 && !strcmp(argv[2], "rt") &&
-		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 10}))
+	    sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 10}))
 		perror("latency: no real-time priority");
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	n = calibrate(L);
@@ -126,7 +125,8 @@ int main(int argc, char **argv)
 		late[i] = (double)(woken - next) / 1000;
 		call_piece(L, n);
 		work[i] = (double)(now_ns() - woken) / 1000;
-		if (now_ns() > next + 1000000) /* late for the next one: that is counted here already */
+		if (now_ns() >
+		    next + 1000000) /* late for the next one: that is counted here already */
 			next = now_ns();
 	}
 	print_result(late, work, count);

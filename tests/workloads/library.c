@@ -15,17 +15,16 @@
 
 #include <lua.h>
 
-static const char source[] =
-	"local function bottom(n)\n"
-	"  local x = 0\n"
-	"  for i = 1, n do x = x + i % 7 end\n"
-	"  return x\n"
-	"end\n"
-	"local function outer(n)\n"
-	"  local x = bottom(n)\n"
-	"  return x + 1\n"
-	"end\n"
-	"local x = outer(...)\n";
+static const char source[] = "local function bottom(n)\n"
+			     "  local x = 0\n"
+			     "  for i = 1, n do x = x + i % 7 end\n"
+			     "  return x\n"
+			     "end\n"
+			     "local function outer(n)\n"
+			     "  local x = bottom(n)\n"
+			     "  return x + 1\n"
+			     "end\n"
+			     "local x = outer(...)\n";
 
 static double now(void)
 {
@@ -67,9 +66,12 @@ __attribute__((noinline)) static int use_library(void *handle, double until)
 	lua_State *(*new_state)(void) = (lua_State * (*)(void)) dlsym(handle, "luaL_newstate");
 	void (*close_state)(lua_State *) = (void (*)(lua_State *))dlsym(handle, "lua_close");
 	int (*load)(lua_State *, const char *, size_t, const char *) =
-		(int (*)(lua_State *, const char *, size_t, const char *))dlsym(handle, "luaL_loadbuffer");
-	void (*push)(lua_State *, lua_Integer) = (void (*)(lua_State *, lua_Integer))dlsym(handle, "lua_pushinteger");
-	int (*call)(lua_State *, int, int, int) = (int (*)(lua_State *, int, int, int))dlsym(handle, "lua_pcall");
+		(int (*)(lua_State *, const char *, size_t, const char *))dlsym(handle,
+										"luaL_loadbuffer");
+	void (*push)(lua_State *, lua_Integer) =
+		(void (*)(lua_State *, lua_Integer))dlsym(handle, "lua_pushinteger");
+	int (*call)(lua_State *, int, int, int) =
+		(int (*)(lua_State *, int, int, int))dlsym(handle, "lua_pcall");
 	lua_State *L;
 
 	if (!new_state || !close_state || !load || !push || !call)
@@ -100,7 +102,8 @@ int main(int argc, char **argv)
 	for (int round = 0; round < 4; round++) {
 		void *handle = open_copy(argv[2]);
 
-		if (!handle || use_library(handle, start + seconds / 8 + seconds * 7 / 8 * (round + 1) / 4)) {
+		if (!handle ||
+		    use_library(handle, start + seconds / 8 + seconds * 7 / 8 * (round + 1) / 4)) {
 			fprintf(stderr, "library: %s\n", dlerror());
 			return 1;
 		}

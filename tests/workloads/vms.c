@@ -20,18 +20,17 @@
 #define NESTED 4
 #define THREADS 3
 
-static const char source[] =
-	"local enter_next = ...\n"
-	"local function bottom(n)\n"
-	"  local x = 0\n"
-	"  for i = 1, n do x = x + i % 7 end\n"
-	"  return x\n"
-	"end\n"
-	"local function outer(n)\n"
-	"  local x = enter_next and enter_next(n) or bottom(n)\n"
-	"  return x + 1\n"
-	"end\n"
-	"return outer\n";
+static const char source[] = "local enter_next = ...\n"
+			     "local function bottom(n)\n"
+			     "  local x = 0\n"
+			     "  for i = 1, n do x = x + i % 7 end\n"
+			     "  return x\n"
+			     "end\n"
+			     "local function outer(n)\n"
+			     "  local x = enter_next and enter_next(n) or bottom(n)\n"
+			     "  return x + 1\n"
+			     "end\n"
+			     "return outer\n";
 
 static lua_State *vm[NESTED];
 static int jit_off;
