@@ -173,7 +173,7 @@ def ratios(profilers, jp):
             yield ratio("written", p.name, p.bytes, ours.bytes)
             yield ratio("CPU of the recorder", p.name, p.cpu, ours.cpu)
             yield ratio("slowdown", p.name, p.slow, ours.slow)
-    if jp and ours.slow:
+    if jp and ours.slow and statistics.median(jp) > 0:  # else it drowns in the noise
         yield ratio("slowdown", "LuaJIT's -jp=fl", jp, ours.slow)
 
 
