@@ -16,7 +16,8 @@ for follow in "" -s; do
 done
 
 record "$work/p" -s -- "$PROGRAMS/processes" fork 100 30
-check "children followed" "$work/p" --graph "$workloads/processes.graph" --min-whole 98 --inlined-hidden \
+# Each child lives 30 ms: its first sample may come before its mappings are known.
+check "children followed" "$work/p" --graph "$workloads/processes.graph" --min-whole 95 --inlined-hidden \
 	--min-samples 1000
 python3 - "$work/p" 100 <<-'END' || fail "too few of the children were seen"
 	import json, sys
