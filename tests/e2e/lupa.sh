@@ -12,7 +12,7 @@ case $implementation in
 LuaJIT*) ;;
 *) skip "this lupa has $implementation inside, not LuaJIT" ;;
 esac
-record "$work/p" -- "$python" "$workloads/embedded.py" "${SECONDS_EACH:-4}"
+record "$work/p" -- "$python" "$workloads/embedded.py" "${SECONDS_EACH:-10}"
 check "lupa ($implementation)" "$work/p" --graph "$workloads/embedded.graph" --min-whole 99.5 --inlined-hidden \
 	--contains '(?:outer|anonymous) \(.*;{some};inner \(=20'
 finish

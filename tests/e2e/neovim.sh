@@ -5,7 +5,7 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 need_record
 need nvim
-seconds=${SECONDS_EACH:-4}
+seconds=${SECONDS_EACH:-10}
 export PLUGIN_SECONDS="$seconds" HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$work" XDG_STATE_HOME="$work"
 cd "$workloads"
 record "$work/p" -- nvim --headless -u NONE -i NONE -c 'luafile plugin.lua' -c 'qa!'
