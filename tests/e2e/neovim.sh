@@ -10,6 +10,6 @@ seconds=${SECONDS_EACH:-10}
 export PLUGIN_SECONDS="$seconds" HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$work" XDG_STATE_HOME="$work"
 cd "$workloads"
 record "$work/p" -- nvim --headless -u NONE -i NONE -c 'luafile plugin.lua' -c 'qa!'
-check neovim "$work/p" --graph "$workloads/plugin.graph" --min-whole 99 --inlined-hidden --min-samples $((seconds * 300)) \
+check neovim "$work/p" --graph "$workloads/plugin.graph" --min-whole 99 --max-illegal 0.1 --inlined-hidden --min-samples $((seconds * 300)) \
 	--contains '{start};{any}.*main chunk \([^;]*plugin.lua:0\);plugin \([^;]*\)=60'
 finish
