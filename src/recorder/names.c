@@ -25,18 +25,10 @@ struct rec_late_name {
 	uint64_t due_ns;
 };
 
-static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t i)
-{
-	while (i--)
-		if (raw[i].kind == MSP_RAW_VM)
-			return &raw[i];
-	return NULL;
-}
-
 void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i,
 		  uint32_t id)
 {
-	const struct msp_raw_frame *vm = vm_of(raw, i);
+	const struct msp_raw_frame *vm = msp_raw_vm_of(raw, i);
 	struct rec_late_name *late;
 
 	if (!vm || p->late_count >= MAX_LATE)

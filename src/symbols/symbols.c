@@ -133,7 +133,7 @@ static const struct msp_image_entry *build_of(struct msp_symbolizer *s, uint32_t
 }
 
 /* The VM frame that a Lua frame belongs to: the nearest one towards the leaf. */
-static const struct msp_raw_frame *vm_of(const struct msp_raw_frame *raw, size_t i)
+const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_t i)
 {
 	while (i--)
 		if (raw[i].kind == MSP_RAW_VM)
@@ -170,7 +170,7 @@ static int name_gone(struct msp_frame *out)
 static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
 		    struct msp_frame *out)
 {
-	const struct msp_raw_frame *vm_frame = vm_of(raw, i), *f = &raw[i];
+	const struct msp_raw_frame *vm_frame = msp_raw_vm_of(raw, i), *f = &raw[i];
 	uint64_t caller;
 	uint32_t caller_pos;
 	const struct msp_vm *vm;

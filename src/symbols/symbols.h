@@ -37,6 +37,8 @@ int msp_symbolizer_frame(struct msp_symbolizer *symbols, const struct msp_raw_fr
 /* The file that the frame just named lies in; NULL: none. */
 const struct msp_image *msp_symbolizer_image(const struct msp_symbolizer *symbols);
 
+/* The VM frame that the Lua frame raw[i] belongs to; NULL if there is none. */
+const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_t i);
 /* Was the last frame's name there to stay? Else a Lua function's definition may still be found. */
 bool msp_symbolizer_final(const struct msp_symbolizer *symbols);
 
