@@ -7,6 +7,7 @@
 
 int cmd_record(const struct msp_options *options);
 int cmd_dump(const struct msp_options *options);
+int cmd_core(const struct msp_options *options);
 int cmd_report(const struct msp_options *options);
 int cmd_inspect(const struct msp_options *options);
 int cmd_list(const struct msp_options *options);

@@ -215,8 +215,8 @@ void cli_complete_fish(FILE *out)
 			cli_verbs[verb].name);
 		fish_text(out, cli_verbs[verb].summary);
 		fputs("'\n", out);
-		if (cli_verbs[verb].takes == CLI_TAKES_FILES ||
-		    cli_verbs[verb].takes == CLI_TAKES_FILE)
+		if (cli_verbs[verb].takes != CLI_TAKES_NOTHING &&
+		    cli_verbs[verb].takes != CLI_TAKES_COMMAND)
 			fprintf(out, "complete -c moonspy -F -n '__fish_seen_subcommand_from %s'\n",
 				cli_verbs[verb].name);
 		for (size_t i = 0; (option = next_option(verb, &i));)

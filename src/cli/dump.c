@@ -98,23 +98,29 @@ static void add_met_vms(struct cli_live *live, const struct msp_snapshot *snapsh
 		}
 }
 
+int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
+		  const struct msp_snapshot *snapshot)
+{
+	add_met_vms(live, snapshot);
+	return dump_process(writer, live, snapshot) ? CLI_PARTIAL : CLI_OK;
+}
+
 static int dump_live(const struct msp_options *options, struct cli_live *live,
 		     struct dump_writer *writer)
 {
 	struct msp_snapshot snapshot;
 	size_t vms;
-	int r, broken;
+	int r;
 
 	r = msp_snapshot_take(live->space, &snapshot);
 	if (r < 0)
 		return cli_live_error("dump", live, r);
-	add_met_vms(live, &snapshot);
-	broken = dump_process(writer, live, &snapshot);
+	r = dump_snapshot(writer, live, &snapshot);
 	msp_snapshot_free(&snapshot);
 	msp_space_vms(live->space, &vms);
 	if (!vms)
 		cli_note("no LuaJIT in process %d: its native stacks are shown", (int)live->pid);
-	return broken ? CLI_PARTIAL : CLI_OK;
+	return r;
 }
 
 static int dump_pid(const struct msp_options *options, pid_t pid, struct msp_images *images,

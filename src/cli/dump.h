@@ -20,7 +20,21 @@ int dump_process(struct dump_writer *writer, struct cli_live *live,
 	const struct msp_snapshot *snapshot);
 int dump_end(struct dump_writer *writer);
 
+/* Adds the VMs that the stacks met, and writes; the exit code. */
+int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
+	const struct msp_snapshot *snapshot);
+
 /* ---- Within the writers ---- */
+
+void dump_text(struct dump_writer *writer, struct cli_live *live,
+	const struct msp_snapshot *snapshot);
+void dump_json(struct dump_writer *writer, struct cli_live *live,
+	const struct msp_snapshot *snapshot);
+
+#define DUMP_SIGNAL_SIZE 16
+const char *dump_signal_name(int number, char buf[DUMP_SIGNAL_SIZE]);
+/* What si_code says; NULL: nothing that is known. */
+const char *dump_signal_reason(const struct msp_core_signal *signal);
 
 /* What a thread is doing. */
 #define DUMP_STATES(_) \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Dumps as text and as JSON (docs/formats.md, "Dump"). */
+/* What text and JSON of a dump have in common. */
 #include "cli/dump.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "moonspy/moonspy.h"
-#include "output/output.h"
 
 const char *dump_state_name(enum dump_state state)
 {
@@ -84,188 +85,41 @@ void dump_frames(const struct msp_options *options, struct cli_live *live,
 	}
 }
 
-/* ---- Text ---- */
+/* si_code of a signal that the kernel sent for an access (sigaction(2)). */
+static const struct {
+	int number, code;
+	const char *text;
+} signal_codes[] = {
+	{SIGSEGV, SEGV_MAPERR, "address not mapped"},
+	{SIGSEGV, SEGV_ACCERR, "access not permitted"},
+	{SIGBUS, BUS_ADRALN, "address not aligned"},
+	{SIGBUS, BUS_ADRERR, "no such address"},
+	{SIGBUS, BUS_OBJERR, "hardware error"},
+	{SIGILL, ILL_ILLOPC, "illegal opcode"},
+	{SIGILL, ILL_ILLOPN, "illegal operand"},
+	{SIGILL, ILL_PRVOPC, "privileged opcode"},
+	{SIGFPE, FPE_INTDIV, "integer division by zero"},
+	{SIGFPE, FPE_INTOVF, "integer overflow"},
+	{SIGFPE, FPE_FLTDIV, "division by zero"},
+};
 
-static void print_frame(void *ctx, const struct msp_frame *frame)
+const char *dump_signal_reason(const struct msp_core_signal *signal)
 {
-	char text[1024];
-
-	msp_frame_text(frame, true, text, sizeof(text));
-	fputs("    ", stdout);
-	cli_put_text(text);
-	putchar('\n');
+	for (size_t i = 0; i < sizeof(signal_codes) / sizeof(signal_codes[0]); i++)
+		if (signal_codes[i].number == signal->number &&
+		    signal_codes[i].code == signal->code)
+			return signal_codes[i].text;
+	return NULL;
 }
 
-static void print_thread(struct dump_writer *writer, struct cli_live *live,
-			 const struct msp_thread_stack *thread)
+/* "SIGSEGV"; NULL: it has no name. */
+const char *dump_signal_name(int number, char buf[DUMP_SIGNAL_SIZE])
 {
-	uint32_t trace;
-	enum dump_state state = dump_state_of(thread, &trace);
+	const char *name = number > 0 ? sigabbrev_np(number) : NULL;
 
-	printf("Thread %d (", (int)thread->tid);
-	cli_put_text(thread->name);
-	printf("): %s", dump_state_text(state));
-	if (trace)
-		printf(" %u", trace);
-	if (thread->result < 0)
-		printf(" (%s)", thread->result == MSP_E_BUSY ? "in uninterruptible sleep"
-							     : msp_strerror(thread->result));
-	putchar('\n');
-	dump_frames(writer->options, live, thread, print_frame, NULL);
-}
-
-static bool same_line(const struct msp_vm *a, const struct msp_vm *b)
-{
-	return !a->gone && !b->gone && a->image == b->image && a->proof.proved && b->proof.proved;
-}
-
-/* A line a VM; those that would read the same share one. */
-static void print_vms(const struct cli_live *live)
-{
-	char build[256], proof[256];
-	size_t count, alike;
-	const struct msp_vm *vms = msp_space_vms(live->space, &count);
-
-	for (size_t i = 0; i < count; i++) {
-		bool shown = vms[i].gone;
-
-		for (size_t j = 0; j < i; j++)
-			shown |= same_line(&vms[i], &vms[j]);
-		if (shown)
-			continue;
-		alike = 1;
-		for (size_t j = i + 1; j < count; j++)
-			alike += same_line(&vms[i], &vms[j]);
-		printf("%s, %s",
-		       cli_build_text(msp_images_get(live->images, vms[i].image), build,
-				      sizeof(build)),
-		       cli_proof_text(&vms[i].proof, proof, sizeof(proof)));
-		if (alike > 1)
-			printf(", %zu VMs", alike);
-		putchar('\n');
-	}
-}
-
-static void print_process(struct dump_writer *writer, struct cli_live *live,
-			  const struct msp_snapshot *snapshot)
-{
-	const char *command = msp_process_cmdline(live->process);
-
-	if (writer->written)
-		putchar('\n');
-	printf("Process %d: ", (int)live->pid);
-	cli_put_text(*command ? command : msp_process_comm(live->process));
-	putchar('\n');
-	print_vms(live);
-	for (size_t i = 0; i < snapshot->count; i++)
-		print_thread(writer, live, &snapshot->thread[i]);
-	printf("Stopped for %.2f ms\n", snapshot->stopped_ns / 1e6);
-}
-
-/* ---- JSON ---- */
-
-static void put_frame(void *ctx, const struct msp_frame *frame)
-{
-	msp_json_frame(ctx, frame);
-}
-
-static void put_text_member(struct msp_json *json, const char *key, const char *text)
-{
-	msp_json_key(json, key);
-	msp_json_string(json, text);
-}
-
-static const char *reason_text(int reason)
-{
-	static const char *const texts[] = {
-#define _(id, text) text,
-		MSP_ERROR_REASONS(_)
-#undef _
-	};
-
-	return reason > 0 && reason < MSP_ERROR_REASON_COUNT ? texts[reason] : NULL;
-}
-
-static void put_thread(struct dump_writer *writer, struct cli_live *live,
-		       const struct msp_thread_stack *thread)
-{
-	struct msp_json *json = &writer->json;
-	uint32_t trace;
-	enum dump_state state = dump_state_of(thread, &trace);
-
-	msp_json_object(json);
-	msp_json_key(json, "tid");
-	msp_json_int(json, thread->tid);
-	put_text_member(json, "name", thread->name);
-	put_text_member(json, "state", dump_state_name(state));
-	msp_json_key(json, "trace");
-	if (trace)
-		msp_json_uint(json, trace);
-	else
-		msp_json_null(json);
-	msp_json_key(json, "whole");
-	msp_json_bool(json, !thread->error && thread->result == 0);
-	put_text_member(json, "error",
-			thread->result < 0 ? msp_strerror(thread->result)
-					   : reason_text(thread->error));
-	msp_json_key(json, "stack");
-	msp_json_array(json);
-	dump_frames(writer->options, live, thread, put_frame, json);
-	msp_json_end(json);
-	msp_json_end(json);
-}
-
-static void put_vm(struct msp_json *json, struct cli_live *live, const struct msp_vm *vm)
-{
-	const struct msp_image_entry *entry = msp_images_get(live->images, vm->image);
-	const struct msp_lj_layout *layout = msp_lj_build_layout(entry->build);
-
-	msp_json_object(json);
-	msp_json_key(json, "g");
-	msp_json_hex(json, vm->g);
-	put_text_member(json, "version", msp_lj_build_version(entry->build));
-	put_text_member(json, "object", cli_base_name(msp_image_name(entry->image)));
-	put_text_member(json, "arch", cli_arch_name(msp_image_arch(entry->image)));
-	msp_json_key(json, "gc64");
-	msp_json_bool(json, layout->gc64);
-	msp_json_key(json, "jit");
-	msp_json_bool(json, layout->jit);
-	msp_json_key(json, "proved");
-	msp_json_bool(json, vm->proof.proved);
-	msp_json_end(json);
-}
-
-static void put_process(struct dump_writer *writer, struct cli_live *live,
-			const struct msp_snapshot *snapshot)
-{
-	struct msp_json *json = &writer->json;
-	const struct msp_vm *vms;
-	size_t count;
-
-	msp_json_key(json, "process");
-	msp_json_object(json);
-	msp_json_key(json, "pid");
-	msp_json_int(json, live->pid);
-	put_text_member(json, "name", msp_process_comm(live->process));
-	put_text_member(json, "command", msp_process_cmdline(live->process));
-	msp_json_end(json);
-	msp_json_key(json, "vms");
-	msp_json_array(json);
-	vms = msp_space_vms(live->space, &count);
-	for (size_t i = 0; i < count; i++)
-		if (!vms[i].gone)
-			put_vm(json, live, &vms[i]);
-	msp_json_end(json);
-	msp_json_key(json, "threads");
-	msp_json_array(json);
-	for (size_t i = 0; i < snapshot->count; i++)
-		put_thread(writer, live, &snapshot->thread[i]);
-	msp_json_end(json);
-	msp_json_key(json, "coroutines");
-	msp_json_array(json);
-	msp_json_end(json);
-	msp_json_key(json, "stopped_us");
-	msp_json_uint(json, (snapshot->stopped_ns + 999) / 1000);
+	if (name)
+		snprintf(buf, DUMP_SIGNAL_SIZE, "SIG%s", name);
+	return name ? buf : NULL;
 }
 
 /* ---- Both ---- */
@@ -281,7 +135,8 @@ void dump_begin(struct dump_writer *writer, bool many)
 	msp_json_object(json);
 	msp_json_key(json, "schema");
 	msp_json_uint(json, 1);
-	put_text_member(json, "type", "dumps");
+	msp_json_key(json, "type");
+	msp_json_string(json, "dumps");
 	msp_json_key(json, "processes");
 	msp_json_array(json);
 }
@@ -294,15 +149,16 @@ int dump_process(struct dump_writer *writer, struct cli_live *live,
 	for (size_t i = 0; i < snapshot->count; i++)
 		broken += snapshot->thread[i].error || snapshot->thread[i].result < 0;
 	if (!writer->options->json) {
-		print_process(writer, live, snapshot);
+		dump_text(writer, live, snapshot);
 	} else {
 		msp_json_object(&writer->json);
 		if (!writer->many) {
 			msp_json_key(&writer->json, "schema");
 			msp_json_uint(&writer->json, 1);
-			put_text_member(&writer->json, "type", "dump");
+			msp_json_key(&writer->json, "type");
+			msp_json_string(&writer->json, live->core ? "core" : "dump");
 		}
-		put_process(writer, live, snapshot);
+		dump_json(writer, live, snapshot);
 		msp_json_end(&writer->json);
 	}
 	writer->written++;

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,13 +75,9 @@ int cli_live_error(const char *verb, const struct cli_live *live, int error)
 	}
 }
 
-static int load(struct cli_live *live)
+/* Everything that the space, if r says that there is one, is filled with. */
+static int load_space(struct cli_live *live, int r)
 {
-	int r = msp_process_open(live->pid, &live->process);
-
-	if (r < 0)
-		return r;
-	r = msp_space_new(live->images, live->process, &live->space);
 	if (r == 0)
 		r = msp_symbolizer_new(msp_space_images(live->space), live->space, NULL,
 				       &live->symbols);
@@ -89,6 +86,54 @@ static int load(struct cli_live *live)
 	if (r >= 0)
 		r = msp_space_find_vms(live->space);
 	return r < 0 ? r : 0;
+}
+
+static int load(struct cli_live *live)
+{
+	int r = msp_process_open(live->pid, &live->process);
+
+	if (r == 0)
+		r = msp_space_new(live->images, live->process, &live->space);
+	return load_space(live, r);
+}
+
+int cli_live_open_core(const char *path, const struct msp_core_options *options,
+		       struct msp_images *images, struct cli_live *out)
+{
+	char why[MSP_CORE_WHY_SIZE];
+	int fd, r;
+
+	*out = (struct cli_live){.images = images};
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		cli_error(cli_fmt("cannot read %s", path), strerror(errno),
+			  cli_fmt("ls -l %s", path));
+		return errno == EACCES ? CLI_PERMISSION : CLI_FAILED;
+	}
+	r = msp_core_open(fd, options, &out->core, why);
+	if (r < 0) {
+		cli_error(cli_fmt("cannot read %s", path), why, cli_fmt("file %s", path));
+		return CLI_FAILED;
+	}
+	out->pid = msp_core_pid(out->core);
+	r = msp_space_new_host(images, msp_core_host(out->core), &out->space);
+	r = load_space(out, r);
+	if (r < 0) {
+		cli_error(cli_fmt("cannot read %s", path), msp_strerror(r), NULL);
+		cli_live_close(out);
+		return CLI_FAILED;
+	}
+	return 0;
+}
+
+const char *cli_live_name(struct cli_live *live)
+{
+	return live->core ? msp_core_comm(live->core) : msp_process_comm(live->process);
+}
+
+const char *cli_live_command(struct cli_live *live)
+{
+	return live->core ? msp_core_command(live->core) : msp_process_cmdline(live->process);
 }
 
 int cli_live_open(const char *verb, pid_t pid, struct msp_images *images, struct cli_live *out)
@@ -116,6 +161,7 @@ void cli_live_close(struct cli_live *live)
 	msp_symbolizer_free(live->symbols);
 	msp_space_free(live->space);
 	msp_process_close(live->process);
+	msp_core_close(live->core);
 	*live = (struct cli_live){0};
 }
 

@@ -4,13 +4,15 @@
 #define CLI_LIVE_H
 
 #include "symbols/symbols.h"
+#include "target/core.h"
 #include "target/snapshot.h"
 #include "target/space.h"
 
 struct cli_live {
 	pid_t pid;
 	struct msp_images *images; /* not its own: shared by all that are looked into */
-	struct msp_process *process;
+	struct msp_process *process; /* NULL: it is a core file */
+	struct msp_core *core;
 	struct msp_space *space;
 	struct msp_symbolizer *symbols;
 };
@@ -21,6 +23,17 @@ int cli_images_open(struct msp_images **out);
 /* Opens, loads images, finds and proves VMs. Prints what is wrong; 0 or the exit code. */
 int cli_live_open(const char *verb, pid_t pid, struct msp_images *images, struct cli_live *out);
 void cli_live_close(struct cli_live *live);
+
+/*
+ * The same from a core file. core is what messages call it; a compressed one is
+ * decompressed first.
+ */
+int cli_live_open_core(const char *path, const struct msp_core_options *options,
+	struct msp_images *images, struct cli_live *out);
+
+/* The process's own name, and its command line ("" for none). */
+const char *cli_live_name(struct cli_live *live);
+const char *cli_live_command(struct cli_live *live);
 
 /* The exit code for an error of src/target after saying it. */
 int cli_live_error(const char *verb, const struct cli_live *live, int error);

@@ -198,7 +198,7 @@ static int positional(struct parser *p, char *text)
 	const struct cli_verb_info *verb = &cli_verbs[p->options->verb];
 	struct msp_options *options = p->options;
 
-	if (verb->takes == CLI_TAKES_FILES || verb->takes == CLI_TAKES_FILE) {
+	if (verb->takes != CLI_TAKES_NOTHING && verb->takes != CLI_TAKES_COMMAND) {
 		options->files[options->file_count++] = text;
 		return 0;
 	}
@@ -272,6 +272,12 @@ static int check_files(const struct msp_options *options)
 	if (verb->takes == CLI_TAKES_FILE && options->file_count + options->pid_count != 1) {
 		cli_error(cli_fmt("%s needs one process or one file", verb->name),
 			  cli_fmt("%zu were given", options->file_count + options->pid_count),
+			  verb->examples[0].command);
+		return CLI_USAGE;
+	}
+	if (verb->takes == CLI_TAKES_CORE && options->file_count != 1) {
+		cli_error(cli_fmt("%s needs one core file", verb->name),
+			  cli_fmt("%zu were given", options->file_count),
 			  verb->examples[0].command);
 		return CLI_USAGE;
 	}

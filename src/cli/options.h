@@ -14,6 +14,7 @@
 #define CLI_VERBS(_) \
 	_(RECORD, "record") \
 	_(DUMP, "dump") \
+	_(CORE, "core") \
 	_(REPORT, "report") \
 	_(INSPECT, "inspect") \
 	_(LIST, "list") \
@@ -56,6 +57,8 @@ struct msp_options {
 	enum cli_engine engine;
 
 	struct msp_view view; /* --lines --lua --native --no-kernel --vm-frames --certain -t */
+
+	const char *exe, *sysroot; /* --exe, --sysroot */
 
 	bool json;       /* -j */
 	bool stats, force, quiet;

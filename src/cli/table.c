@@ -36,6 +36,21 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 			{"moonspy dump -p 4711 -j", "the same for a program to read"},
 		},
 	},
+	[CLI_VERB_CORE] = {
+		.name = "core",
+		.synopsis = "CORE [OPTIONS]",
+		.summary = "print the stacks of a crashed program, from its core file",
+		.text = "Prints what dump prints, from a core file of the kernel, of gcore or of "
+			"systemd-coredump (zstd, lz4, xz), and for a crash the signal and the "
+			"faulting address first. The programs and libraries that were mapped are "
+			"looked up by their paths and taken if they are the same builds. What is "
+			"missing is named, and the exit status is then 4.",
+		.takes = CLI_TAKES_CORE,
+		.examples = {
+			{"moonspy core core.4711", "why it crashed"},
+			{"moonspy core --sysroot image/ core.zst", "of another machine or a container"},
+		},
+	},
 	[CLI_VERB_REPORT] = {
 		.name = "report",
 		.synopsis = "FILE... [OPTIONS]",
@@ -88,11 +103,12 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 #define MEMBER(m) offsetof(struct msp_options, m)
 #define RECORD CLI_BIT(RECORD)
 #define DUMP CLI_BIT(DUMP)
+#define CORE CLI_BIT(CORE)
 #define REPORT CLI_BIT(REPORT)
 #define INSPECT CLI_BIT(INSPECT)
 #define LIST CLI_BIT(LIST)
 #define DOCTOR CLI_BIT(DOCTOR)
-#define EVERY (RECORD | DUMP | REPORT | INSPECT | LIST | DOCTOR)
+#define EVERY (RECORD | DUMP | CORE | REPORT | INSPECT | LIST | DOCTOR)
 
 const struct cli_option cli_options[] = {
 	{CLI_TARGET, 'p', "pid", "PID[,PID...]", NULL, NULL, CLI_PIDS, false, MEMBER(pids),
@@ -109,6 +125,11 @@ const struct cli_option cli_options[] = {
 		DUMP, "every process with a LuaJIT"},
 	{CLI_TARGET, 's', "subprocesses", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(subprocesses),
 		RECORD | DUMP, "their child processes too"},
+
+	{CLI_TARGET, 0, "exe", "FILE", NULL, "by its path in the core", CLI_STRING, false,
+		MEMBER(exe), CORE, "the program that the core is of"},
+	{CLI_TARGET, 0, "sysroot", "DIR", NULL, "/", CLI_STRING, false, MEMBER(sysroot),
+		CORE, "where the files lie that the core names"},
 
 	{CLI_SAMPLING, 'd', "duration", "TIME", NULL, "until stopped", CLI_DURATION, false,
 		MEMBER(duration_ns), RECORD, "how long: 30s, 2m, 500ms"},
@@ -130,9 +151,9 @@ const struct cli_option cli_options[] = {
 	{CLI_SHOWN, 0, "no-kernel", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.no_kernel),
 		RECORD | REPORT, "without kernel frames"},
 	{CLI_SHOWN, 0, "vm-frames", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.vm_frames),
-		RECORD | DUMP | REPORT, "with the frames of the interpreter itself"},
+		RECORD | DUMP | CORE | REPORT, "with the frames of the interpreter itself"},
 	{CLI_SHOWN, 0, "certain", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.certain),
-		RECORD | DUMP | REPORT, "without frames that are only estimates"},
+		RECORD | DUMP | CORE | REPORT, "without frames that are only estimates"},
 
 	{CLI_WRITTEN, 'o', "output", "FILE", NULL, "NAME-PID-TIME.html", CLI_STRING, false,
 		MEMBER(output), RECORD, "file; -: standard output"},
@@ -144,7 +165,7 @@ const struct cli_option cli_options[] = {
 	{CLI_WRITTEN, 0, "force", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(force),
 		RECORD | REPORT, "write over an existing file"},
 	{CLI_WRITTEN, 'j', "json", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(json),
-		DUMP | INSPECT | LIST | DOCTOR, "as JSON"},
+		DUMP | CORE | INSPECT | LIST | DOCTOR, "as JSON"},
 
 	{CLI_TALK, 0, "stats", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(stats),
 		RECORD | REPORT, "counters and reasons at the end"},
@@ -164,7 +185,7 @@ const char *const cli_exit_texts[] = {
 	"failed",
 	"wrong usage",
 	"nothing was collected, and no file was written",
-	"partial: some stacks are broken",
+	"partial: some stacks are broken, or something of a core is missing",
 	"not permitted",
 	"no LuaJIT there, or one that could not be proved",
 };

@@ -44,6 +44,7 @@ enum cli_takes {
 	CLI_TAKES_COMMAND, /* -- COMMAND as a target */
 	CLI_TAKES_FILES,
 	CLI_TAKES_FILE,    /* one, instead of -p */
+	CLI_TAKES_CORE,    /* one */
 };
 
 struct cli_example {

@@ -19,7 +19,7 @@
 
 #define DEBUG_DIR "/usr/lib/debug"
 
-static int open_in_root(const char *root, const char *path)
+int msp_open_in_root(const char *root, const char *path)
 {
 	/* A FIFO in that place must not block us; what is no regular file is refused later. */
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -40,7 +40,7 @@ static struct msp_image *open_candidate(const struct msp_image *image, const cha
 {
 	struct msp_image_options opts = {.root = image->root, .name = path};
 	struct msp_image *debug;
-	int fd = open_in_root(image->root, path);
+	int fd = msp_open_in_root(image->root, path);
 
 	if (fd < 0 || msp_image_open_fd(fd, &opts, &debug))
 		return NULL;

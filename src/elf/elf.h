@@ -42,6 +42,8 @@ int msp_image_open_memory(const void *bytes, size_t size, const struct msp_image
 void msp_image_close(struct msp_image *image);
 
 int msp_image_key_fd(int fd, struct msp_image_key *key);
+/* Opens a file for reading below a root, which links in its path cannot lead out of; -1: no. */
+int msp_open_in_root(const char *root, const char *path);
 const struct msp_image_key *msp_image_key(const struct msp_image *image);
 const char *msp_image_name(const struct msp_image *image);
 const char *msp_image_build_id(const struct msp_image *image); /* hex, "" if none */
@@ -51,6 +53,9 @@ msp_image_min_vaddr(const struct msp_image *image); /* lowest PT_LOAD vaddr, pag
 
 /* File offset -> image-relative address (vaddr - min_vaddr), code first; false if not mapped. */
 bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, uint64_t *addr);
+
+/* Is a part of [offset, offset + size) of the file in an executable segment? */
+bool msp_image_offset_executable(const struct msp_image *image, uint64_t offset, uint64_t size);
 
 /* Bytes at an image-relative address; how many are there is in *avail. NULL if not in the file. */
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);

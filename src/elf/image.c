@@ -354,6 +354,18 @@ bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, ui
 	return false;
 }
 
+bool msp_image_offset_executable(const struct msp_image *image, uint64_t offset, uint64_t size)
+{
+	for (uint32_t i = 0; i < image->segment_count; i++) {
+		const struct msp_segment *seg = &image->segments[i];
+
+		if (seg->exec && offset < seg->offset + seg->file_size &&
+		    seg->offset < offset + size)
+			return true;
+	}
+	return false;
+}
+
 const struct msp_segment *msp_image_segment(const struct msp_image *image, uint64_t vaddr)
 {
 	for (uint32_t i = 0; i < image->segment_count; i++) {

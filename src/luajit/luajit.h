@@ -77,6 +77,11 @@ enum msp_lj_check {
 
 struct msp_lj_proof {
 	bool proved; /* no check failed, and those passed that every VM can: the first five */
+	/*
+	 * What is on the heap can be read: objects, functions, stacks of coroutines. The C
+	 * frames, the main thread's stack and its state may be broken, as after a crash.
+	 */
+	bool heap;
 	struct {
 		enum { MSP_LJ_PASSED, MSP_LJ_FAILED, MSP_LJ_NOT_RUN } result;
 		char detail[96]; /* the value that was measured, for a failed check */

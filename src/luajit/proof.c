@@ -328,13 +328,18 @@ static bool check_state(struct msp_prover *p, char *why)
 	return true;
 }
 
-/* Is there a call instruction right before that address? */
+/*
+ * Is there a call instruction right before that address? A core file need not have the
+ * code: then that is not known.
+ */
 static bool follows_call(struct msp_prover *p, uint64_t addr)
 {
 	uint8_t b[8];
 
-	if (!msp_proof_pointer(addr, 1) || !msp_proof_read(p, addr - 8, b, sizeof(b)))
+	if (!msp_proof_pointer(addr, 1))
 		return false;
+	if (!msp_proof_read(p, addr - 8, b, sizeof(b)))
+		return true;
 	/* call rel32; call reg/mem: ff /2 with 2, 3, 4, 6 or 7 bytes */
 	return b[3] == 0xe8 || (b[6] == 0xff && (b[7] & 0x38) == 0x10) ||
 	       (b[5] == 0xff && (b[6] & 0x38) == 0x10) || (b[4] == 0xff && (b[5] & 0x38) == 0x10) ||
@@ -440,6 +445,20 @@ static bool passed(const struct msp_lj_proof *out)
 	return true;
 }
 
+/* Without what may be broken while the heap is not. */
+static bool heap_passed(const struct msp_lj_proof *out)
+{
+	static const enum msp_lj_check must[] = {MSP_LJ_CHECK_DISPATCH, MSP_LJ_CHECK_MAINTHREF,
+						 MSP_LJ_CHECK_STREMPTY, MSP_LJ_CHECK_FUNCTIONS,
+						 MSP_LJ_CHECK_EVIDENCE};
+	bool passed = out->check[MSP_LJ_CHECK_PROTOS].result != MSP_LJ_FAILED &&
+		      out->check[MSP_LJ_CHECK_LINES].result != MSP_LJ_FAILED;
+
+	for (size_t i = 0; i < sizeof(must) / sizeof(must[0]); i++)
+		passed &= out->check[must[i]].result == MSP_LJ_PASSED;
+	return passed;
+}
+
 int msp_lj_prove(const struct msp_lj_build *build, const struct msp_memory *mem,
 		 uint64_t image_base, uint64_t g, struct msp_lj_proof *out)
 {
@@ -469,6 +488,7 @@ int msp_lj_prove(const struct msp_lj_build *build, const struct msp_memory *mem,
 		run_objects(p);
 	}
 	out->proved = passed(out);
+	out->heap = out->proved || heap_passed(out);
 	free(p);
 	return out->proved ? 0 : MSP_E_NOT_PROVED;
 }

@@ -223,8 +223,9 @@ static uint32_t this_program(void)
 static struct msp_image_entry *make_entry(const struct msp_images *images, struct load *load)
 {
 	const struct msp_image_request *request = load->request;
-	struct msp_image_options opts = {
-		.root = request->root, .cache_dir = images->cache_dir, .name = request->name};
+	struct msp_image_options opts = {.root = request->root,
+					 .cache_dir = request->partial ? NULL : images->cache_dir,
+					 .name = request->name};
 	struct msp_image_entry *entry = calloc(1, sizeof(*entry));
 	int fd = request->fd;
 	uint32_t program;

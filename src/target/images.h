@@ -10,6 +10,7 @@ struct msp_image_request {
 	int fd; /* -1 if bytes; closed by msp_images_load() in any case */
 	const void *bytes;
 	size_t size;
+	bool partial; /* parts of a file: nothing of it goes into the cache of tables */
 	const char *name;	       /* as the target calls it */
 	const char *root;	       /* the target's root */
 	struct msp_image_entry *entry; /* the answer; NULL: no image */

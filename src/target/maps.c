@@ -296,3 +296,14 @@ int msp_process_open_map(struct msp_process *process, const struct msp_map *map)
 		return fd;
 	return first == MSP_E_PERMISSION && map->deleted ? MSP_E_PERMISSION : MSP_E_NOT_FOUND;
 }
+
+int msp_process_host_maps(void *ctx, struct msp_maps *out)
+{
+	return msp_process_maps(ctx, out);
+}
+
+int msp_process_host_open_map(void *ctx, const struct msp_map *map, bool *partial)
+{
+	*partial = false;
+	return msp_process_open_map(ctx, map);
+}

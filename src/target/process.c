@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "moonspy/moonspy.h"
+#include "unwind/tables.h"
 
 /* The number after "key:" in /proc/PID/status; fallback if it is not there. */
 static long status_number(int dir, const char *key, long fallback)
@@ -74,6 +75,27 @@ static int check_access(const struct msp_process *process)
 	return 0;
 }
 
+static void init_host(struct msp_process *process)
+{
+	process->pagemap = openat(process->dir, "pagemap", O_RDONLY | O_CLOEXEC);
+	process->host = (struct msp_host)
+	{
+		.ctx = process,
+#if defined(__aarch64__)
+		.arch = MSP_ARCH_ARM64,
+#else
+		.arch = MSP_ARCH_X86_64,
+#endif
+		.memory = &process->memory, .root = process->root, .maps = msp_process_host_maps,
+		.open_map = msp_process_host_open_map, .present = msp_process_host_present,
+	};
+}
+
+const struct msp_host *msp_process_host(struct msp_process *process)
+{
+	return &process->host;
+}
+
 int msp_process_open(pid_t pid, struct msp_process **out)
 {
 	struct msp_process *process;
@@ -85,7 +107,7 @@ int msp_process_open(pid_t pid, struct msp_process **out)
 	process = calloc(1, sizeof(*process));
 	if (!process)
 		return MSP_E_NOMEM;
-	process->mem = process->pidfd = -1;
+	process->mem = process->pidfd = process->pagemap = -1;
 	r = process->dir = open_group_dir(&pid);
 	if (r < 0)
 		goto fail;
@@ -108,6 +130,7 @@ int msp_process_open(pid_t pid, struct msp_process **out)
 		goto fail;
 	snprintf(process->root, sizeof(process->root), "/proc/%d/root", (int)pid);
 	msp_memory_init(process);
+	init_host(process);
 	*out = process;
 	return 0;
 fail:
@@ -124,6 +147,8 @@ void msp_process_close(struct msp_process *process)
 		close(process->mem);
 	if (process->pidfd >= 0)
 		close(process->pidfd);
+	if (process->pagemap >= 0)
+		close(process->pagemap);
 	if (process->dir >= 0)
 		close(process->dir);
 	free(process->stopped);

@@ -3,6 +3,7 @@
 #ifndef MSP_TARGET_PROCESS_H
 #define MSP_TARGET_PROCESS_H
 
+#include "target/host.h"
 #include "target/target.h"
 
 enum msp_stop_state {
@@ -29,6 +30,8 @@ struct msp_process {
 	char *cmdline;
 	char root[32];
 	struct msp_memory memory;
+	struct msp_host host;
+	int pagemap; /* of the same directory; -1 = not there */
 	struct msp_stopped *stopped;
 	size_t stopped_count, stopped_room;
 	uint64_t stopped_since; /* when the first of them was seen stopped */
@@ -60,6 +63,14 @@ bool msp_living_thread(struct msp_process *process, pid_t *out);
 
 /* memory.c */
 void msp_memory_init(struct msp_process *process);
+
+/* maps.c: of struct msp_host */
+int msp_process_host_maps(void *ctx, struct msp_maps *out);
+int msp_process_host_open_map(void *ctx, const struct msp_map *map, bool *partial);
+
+/* pagemap.c: of struct msp_host */
+void msp_process_host_present(void *ctx, uint64_t start, uint64_t end,
+	void (*each)(void *arg, uint64_t start, uint64_t end), void *arg);
 
 /* ptrace.c: lets every thread go, also those that would not stop; waits for them a bounded time. */
 void msp_stops_release(struct msp_process *process);

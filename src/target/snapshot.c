@@ -2,6 +2,7 @@
 /* All threads of a process at one moment. */
 #include "target/snapshot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,14 +31,18 @@ struct taking {
 	bool stale; /* a stack met code that the space does not know */
 };
 
+static int prepare_walk(struct taking *taking)
+{
+	int r = msp_walker_new(taking->space, &taking->walker);
+
+	return r < 0 ? r
+		     : msp_memory_cache_new(msp_space_host(taking->space)->memory, &taking->cache);
+}
+
 static int prepare(struct taking *taking)
 {
-	int r;
+	int r = prepare_walk(taking);
 
-	r = msp_walker_new(taking->space, &taking->walker);
-	if (r < 0)
-		return r;
-	r = msp_memory_cache_new(msp_process_memory(taking->process), &taking->cache);
 	if (r < 0)
 		return r;
 	taking->tid_count = msp_process_threads(taking->process, &taking->tids);
@@ -64,13 +69,11 @@ static bool is_stale(const struct msp_stack *stack)
 	return stack->error == MSP_ERR_NO_MAPPING || stack->error == MSP_ERR_NO_TABLE;
 }
 
-static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
+/* The stack of a thread whose registers are known. */
+static void walk_thread(struct taking *taking, struct msp_thread_stack *thread)
 {
 	struct msp_stack stack;
 
-	thread->result = msp_thread_registers(taking->process, thread->tid, &thread->regs);
-	if (thread->result < 0)
-		return;
 	msp_walker_walk(taking->walker, msp_memory_cache_memory(taking->cache), &thread->regs,
 			&stack);
 	taking->stale |= is_stale(&stack);
@@ -84,6 +87,13 @@ static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
 	}
 	memcpy(thread->frames, stack.frames, stack.count * sizeof(*thread->frames));
 	thread->count = stack.count;
+}
+
+static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
+{
+	thread->result = msp_thread_registers(taking->process, thread->tid, &thread->regs);
+	if (thread->result == 0)
+		walk_thread(taking, thread);
 }
 
 static int take_threads(struct taking *taking)
@@ -169,6 +179,41 @@ int msp_snapshot_take(struct msp_space *space, struct msp_snapshot *out)
 		describe_threads(&taking);
 	else
 		msp_snapshot_free(out);
+	finish(&taking);
+	return r;
+}
+
+static void take_core_thread(struct taking *taking, const struct msp_core *core,
+			     const struct msp_core_thread *from, struct msp_thread_stack *thread)
+{
+	thread->tid = from->tid;
+	thread->state = from->in_call ? 'S' : 'R';
+	thread->result = from->result;
+	thread->regs = from->regs;
+	/* The notes have the process's name, which is its first thread's. */
+	if (thread->tid == msp_core_pid(core))
+		snprintf(thread->name, sizeof(thread->name), "%s", msp_core_comm(core));
+	if (thread->result == 0)
+		walk_thread(taking, thread);
+}
+
+int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
+			 struct msp_snapshot *out)
+{
+	struct taking taking = {.space = space, .out = out};
+	const struct msp_core_thread *threads;
+	size_t count;
+	int r;
+
+	memset(out, 0, sizeof(*out));
+	threads = msp_core_threads(core, &count);
+	r = prepare_walk(&taking);
+	if (r == 0) {
+		out->thread = calloc(count + 1, sizeof(*out->thread));
+		r = out->thread ? 0 : MSP_E_NOMEM;
+	}
+	for (; r == 0 && out->count < count; out->count++)
+		take_core_thread(&taking, core, &threads[out->count], &out->thread[out->count]);
 	finish(&taking);
 	return r;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The live host: stacks of a process that stands still. Memory is read with
- * process access, registers come from ptrace, tables from the address space.
+ * Stacks of a process that stands still, or stood still once: of a core file. Memory is
+ * read from the host, registers come from ptrace or notes, tables from the address space.
  */
 #ifndef MSP_TARGET_SNAPSHOT_H
 #define MSP_TARGET_SNAPSHOT_H
 
+#include "target/core.h"
 #include "target/space.h"
 #include "unwind/frame.h"
 
@@ -35,7 +36,7 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 
 struct msp_thread_stack {
 	pid_t tid;
-	char name[16];
+	char name[17]; /* "": not known */
 	int state;   /* before the stop: as in /proc ('R', 'S', ...) */
 	int result;  /* 0; MSP_E_BUSY: it would not stop; MSP_E_UNSUPPORTED: a 32-bit thread */
 	int error;   /* enum msp_error_reason; NONE: the stack is whole */
@@ -47,7 +48,7 @@ struct msp_thread_stack {
 };
 
 struct msp_snapshot {
-	struct msp_thread_stack *thread; /* by ascending tid */
+	struct msp_thread_stack *thread; /* by ascending tid; of a core, in its order */
 	size_t count;
 	uint64_t stopped_ns; /* how long the first stopped thread stood still */
 };
@@ -58,6 +59,9 @@ struct msp_snapshot {
  * msp_process_stop(). The space must have been refreshed once.
  */
 int msp_snapshot_take(struct msp_space *space, struct msp_snapshot *out);
+/* The same from a core file, whose host the space is of: in the core's order, state 'S' in a system call. */
+int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
+	struct msp_snapshot *out);
 void msp_snapshot_free(struct msp_snapshot *snapshot);
 
 #endif

@@ -12,16 +12,26 @@
 
 #define MAX_VDSO (1 << 20)
 
-int msp_space_new(struct msp_images *images, struct msp_process *process, struct msp_space **out)
+int msp_space_new_host(struct msp_images *images, const struct msp_host *host,
+		       struct msp_space **out)
 {
 	struct msp_space *space = calloc(1, sizeof(*space));
 
 	if (!space)
 		return MSP_E_NOMEM;
 	space->images = images;
-	space->process = process;
+	space->host = host;
 	*out = space;
 	return 0;
+}
+
+int msp_space_new(struct msp_images *images, struct msp_process *process, struct msp_space **out)
+{
+	int r = msp_space_new_host(images, msp_process_host(process), out);
+
+	if (r == 0)
+		(*out)->process = process;
+	return r;
 }
 
 void msp_space_free(struct msp_space *space)
@@ -105,13 +115,12 @@ static int32_t earlier_request(const struct refresh *refresh, const struct msp_m
 
 static void *read_vdso(struct msp_space *space, const struct msp_map *map, size_t *size)
 {
-	const struct msp_memory *mem = msp_process_memory(space->process);
 	void *bytes;
 
 	*size = map->end - map->start;
 	if (*size > MAX_VDSO || !(bytes = malloc(*size)))
 		return NULL;
-	if (msp_read(mem, map->start, bytes, *size) == 0)
+	if (msp_read(space->host->memory, map->start, bytes, *size) == 0)
 		return bytes;
 	free(bytes);
 	return NULL;
@@ -129,15 +138,15 @@ static int32_t request_image(struct refresh *refresh, const struct msp_map *map)
 	earlier = earlier_request(refresh, map);
 	if (earlier >= 0)
 		return earlier;
-	*request = (struct msp_image_request){
-		.fd = -1, .name = map->name, .root = msp_process_root(space->process)};
+	*request =
+		(struct msp_image_request){.fd = -1, .name = map->name, .root = space->host->root};
 	if (is_vdso(map)) {
 		request->bytes = read_vdso(space, map, &request->size);
 		refresh->bytes[refresh->requests] = (void *)request->bytes;
 		if (!request->bytes)
 			return -1;
 	} else {
-		request->fd = msp_process_open_map(space->process, map);
+		request->fd = space->host->open_map(space->host->ctx, map, &request->partial);
 		if (request->fd < 0)
 			return -1;
 	}
@@ -250,7 +259,7 @@ int msp_space_refresh(struct msp_space *space)
 	struct refresh refresh = {.space = space};
 	int r;
 
-	r = msp_process_maps(space->process, &refresh.maps);
+	r = space->host->maps(space->host->ctx, &refresh.maps);
 	if (r < 0)
 		return r;
 	r = prepare(&refresh);
@@ -325,6 +334,11 @@ const struct msp_maps *msp_space_maps(const struct msp_space *space)
 struct msp_images *msp_space_images(const struct msp_space *space)
 {
 	return space->images;
+}
+
+const struct msp_host *msp_space_host(const struct msp_space *space)
+{
+	return space->host;
 }
 
 struct msp_process *msp_space_process(const struct msp_space *space)

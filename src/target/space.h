@@ -9,6 +9,7 @@
 
 #include "elf/elf.h"
 #include "luajit/luajit.h"
+#include "target/host.h"
 #include "target/target.h"
 
 /* ---- Images: one registry a run. Not thread-safe. ---- */
@@ -55,6 +56,9 @@ struct msp_space;
 
 /* Does not own process, which must live longer. Empty until the first refresh. */
 int msp_space_new(struct msp_images *images, struct msp_process *process, struct msp_space **out);
+/* The same of any host, such as a core file. */
+int msp_space_new_host(struct msp_images *images, const struct msp_host *host,
+	struct msp_space **out);
 void msp_space_free(struct msp_space *space);
 
 /*
@@ -82,6 +86,8 @@ bool msp_space_image_base(const struct msp_space *space, uint32_t image, uint64_
 /* All mappings of the last refresh. */
 const struct msp_maps *msp_space_maps(const struct msp_space *space);
 struct msp_images *msp_space_images(const struct msp_space *space);
+const struct msp_host *msp_space_host(const struct msp_space *space);
+/* NULL if the host is no process. */
 struct msp_process *msp_space_process(const struct msp_space *space);
 
 /* ---- The VMs in it. ---- */
@@ -92,6 +98,7 @@ struct msp_vm {
 	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
 	uint64_t image_base;
 	struct msp_lj_proof proof;
+	bool usable;         /* its names and objects may be read: proved; in a core, its heap is */
 	bool gone;           /* was proved once and is no more, or never was one */
 	uint64_t tried_ns;   /* when it was proved, or failed */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */

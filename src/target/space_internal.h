@@ -7,7 +7,8 @@
 
 struct msp_space {
 	struct msp_images *images;
-	struct msp_process *process;
+	const struct msp_host *host;
+	struct msp_process *process; /* NULL: the host is none */
 	struct msp_maps maps;
 	struct msp_mapping *mapping;
 	uint32_t *map_index; /* of each mapping: its line in maps */

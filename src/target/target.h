@@ -56,6 +56,9 @@ const char *msp_process_cmdline(struct msp_process *process);
 /* "/proc/PID/root": the target's root as we can open it. */
 const char *msp_process_root(const struct msp_process *process);
 const struct msp_memory *msp_process_memory(struct msp_process *process);
+/* The process as a host (target/host.h); owned by it. */
+struct msp_host;
+const struct msp_host *msp_process_host(struct msp_process *process);
 
 int msp_process_maps(struct msp_process *process, struct msp_maps *out);
 /* The same from the text of a maps file, malloc'ed and NUL-terminated; taken over on success. */

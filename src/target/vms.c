@@ -2,21 +2,15 @@
 /* The LuaJIT VMs of a process. */
 #include "target/space_internal.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "moonspy/moonspy.h"
-#include "target/process.h"
 
-#define PAGES_AT_ONCE 1024
 #define PROOF_TRIES 8
 #define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
-#define PAGE_THERE (3ull << 62)	  /* in a pagemap entry: present, or swapped out */
-#define RUN_GAP 4		  /* so many missing pages do not end a run */
 
 void msp_space_forget_vms(struct msp_space *space)
 {
@@ -50,10 +44,12 @@ static uint64_t now_ns(void)
 static int prove(struct msp_space *space, struct msp_vm *vm, int tries)
 {
 	const struct msp_image_entry *entry = msp_images_get(space->images, vm->image);
-	const struct msp_memory *mem = msp_process_memory(space->process);
+	const struct msp_memory *mem = space->host->memory;
 	struct timespec pause = {.tv_nsec = 300000};
 	int r;
 
+	if (space->host->steady)
+		tries = 1;
 	for (int i = 0; i < tries; i++) {
 		r = msp_lj_prove(entry->build, mem, vm->image_base, vm->g, &vm->proof);
 		if (r != MSP_E_NOT_PROVED)
@@ -62,7 +58,9 @@ static int prove(struct msp_space *space, struct msp_vm *vm, int tries)
 			nanosleep(&pause, NULL);
 	}
 	vm->tried_ns = now_ns();
-	if (vm->proof.proved)
+	/* A live one that fails a check may pass it the next time; in a core that is how it is. */
+	vm->usable = vm->proof.proved || (space->host->steady && vm->proof.heap);
+	if (vm->usable)
 		vm->gone = false;
 	return r == MSP_E_NOT_PROVED ? 0 : r;
 }
@@ -108,14 +106,13 @@ struct search {
 	struct msp_space *space;
 	const struct msp_image_entry *entry;
 	uint64_t base;
-	int pagemap;
-	uint64_t page;
 	int result;
 };
 
-static void scan_run(struct search *search, uint64_t start, uint64_t end)
+static void scan_run(void *arg, uint64_t start, uint64_t end)
 {
-	const struct msp_memory *mem = msp_process_memory(search->space->process);
+	struct search *search = arg;
+	const struct msp_memory *mem = search->space->host->memory;
 	uint64_t g[64];
 	int n;
 
@@ -124,44 +121,6 @@ static void scan_run(struct search *search, uint64_t start, uint64_t end)
 		search->result = n;
 	for (int i = 0; i < n; i++)
 		add_vm(search->space, search->entry, search->base, g[i]);
-}
-
-/* Only pages that are there: to read others would make the target bigger. */
-static void scan_map(struct search *search, const struct msp_map *map)
-{
-	uint64_t entry[PAGES_AT_ONCE];
-	uint64_t pages = (map->end - map->start) / search->page, first = map->start / search->page;
-	uint64_t run = UINT64_MAX, last = 0;
-	ssize_t n;
-
-	if (search->pagemap < 0) {
-		scan_run(search, map->start, map->end);
-		return;
-	}
-	for (uint64_t at = 0; at < pages; at += n) {
-		n = sizeof(entry) / sizeof(entry[0]);
-		if (pages - at < (uint64_t)n)
-			n = pages - at;
-		n = pread(search->pagemap, entry, n * sizeof(entry[0]), (first + at) * 8);
-		n /= (ssize_t)sizeof(entry[0]);
-		if (n <= 0)
-			break;
-		for (ssize_t i = 0; i < n; i++) {
-			if (!(entry[i] & PAGE_THERE))
-				continue;
-			if (run != UINT64_MAX && at + i > last + RUN_GAP) {
-				scan_run(search, map->start + run * search->page,
-					 map->start + (last + 1) * search->page);
-				run = UINT64_MAX;
-			}
-			if (run == UINT64_MAX)
-				run = at + i;
-			last = at + i;
-		}
-	}
-	if (run != UINT64_MAX)
-		scan_run(search, map->start + run * search->page,
-			 map->start + (last + 1) * search->page);
 }
 
 static bool holds_objects(const struct msp_map *map)
@@ -176,11 +135,11 @@ static void prove_again(struct msp_space *space)
 {
 	for (size_t i = 0; i < space->vms; i++) {
 		struct msp_vm *vm = &space->vm[i];
-		bool was = vm->proof.proved;
+		bool was = vm->usable;
 
 		if (prove(space, vm, was ? PROOF_TRIES : 1) < 0)
-			vm->proof.proved = false;
-		vm->gone = !vm->proof.proved && (was || vm->gone);
+			vm->usable = vm->proof.proved = false;
+		vm->gone = !vm->usable && (was || vm->gone);
 	}
 }
 
@@ -190,30 +149,28 @@ static void drop_debris(struct msp_space *space)
 	for (size_t i = 0; i < space->vms; i++) {
 		struct msp_vm *vm = &space->vm[i];
 
-		if (vm->proof.proved ||
-		    vm->proof.check[MSP_LJ_CHECK_MAINTHREF].result != MSP_LJ_FAILED)
+		if (vm->usable || vm->proof.check[MSP_LJ_CHECK_MAINTHREF].result != MSP_LJ_FAILED)
 			continue;
 		for (size_t j = 0; j < space->vms; j++)
-			vm->gone |= space->vm[j].image == vm->image && space->vm[j].proof.proved;
+			vm->gone |= space->vm[j].image == vm->image && space->vm[j].usable;
 	}
 }
 
 int msp_space_find_vms(struct msp_space *space)
 {
-	struct search search = {.space = space, .page = sysconf(_SC_PAGESIZE)};
+	const struct msp_host *host = space->host;
+	struct search search = {.space = space};
 
 	prove_again(space);
-	search.pagemap = openat(msp_process_dir(space->process), "pagemap", O_RDONLY | O_CLOEXEC);
 	for (uint32_t i = 1; i <= msp_images_layouts(space->images); i++) {
 		search.entry = msp_images_by_layout(space->images, i);
 		if (!msp_space_image_base(space, search.entry->index, &search.base))
 			continue;
 		for (size_t j = 0; j < space->maps.count; j++)
 			if (holds_objects(&space->maps.map[j]))
-				scan_map(&search, &space->maps.map[j]);
+				host->present(host->ctx, space->maps.map[j].start,
+					      space->maps.map[j].end, scan_run, &search);
 	}
-	if (search.pagemap >= 0)
-		close(search.pagemap);
 	drop_debris(space);
 	return space->vms || search.result == 0 ? (int)space->vms : search.result;
 }
@@ -233,7 +190,7 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	if (!entry)
 		return NULL;
 	vm = find_vm(space, entry->index, g);
-	if (vm && vm->proof.proved)
+	if (vm && vm->usable)
 		return vm;
 	if (vm && now_ns() - vm->tried_ns < TRY_AGAIN_NS)
 		return NULL;
@@ -242,7 +199,7 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	vm = add_vm(space, entry, base, g);
 	if (!vm)
 		return NULL;
-	vm->gone = !vm->proof.proved;
+	vm->gone = !vm->usable;
 	return vm->gone ? NULL : vm;
 }
 
@@ -264,8 +221,7 @@ struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct ms
 	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
 
 	if (!own->names) {
-		own->names =
-			msp_lj_names_new(entry->build, msp_process_memory(space->process), own->g);
+		own->names = msp_lj_names_new(entry->build, space->host->memory, own->g);
 		own->names_generation = 0;
 	}
 	if (own->names && own->names_generation != space->generation) {

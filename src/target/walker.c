@@ -108,6 +108,7 @@ int msp_walker_new(struct msp_space *space, struct msp_walker **out)
 	if (!walker)
 		return MSP_E_NOMEM;
 	walker->space = space;
+	walker->walk.arch = msp_space_host(space)->arch;
 	*out = walker;
 	return 0;
 }
@@ -146,13 +147,7 @@ static void find_builds(struct msp_walker *walker)
 
 static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
 {
-#if defined(__aarch64__)
-	w->arch = MSP_ARCH_ARM64;
-	w->known = 0xffffffff;
-#else
-	w->arch = MSP_ARCH_X86_64;
-	w->known = 0xffff;
-#endif
+	w->known = w->arch == MSP_ARCH_X86_64 ? 0xffff : 0xffffffff;
 	for (int i = 0; i < MSP_REG_COUNT; i++)
 		w->reg[i] = regs->reg[i];
 	w->pc = regs->pc;
@@ -164,7 +159,7 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 {
 	struct msp_walk *w = &walker->walk;
 
-	walker->mem = mem ? mem : msp_process_memory(msp_space_process(walker->space));
+	walker->mem = mem ? mem : msp_space_host(walker->space)->memory;
 	find_builds(walker);
 	w->host = (uintptr_t)walker;
 	set_registers(w, regs);

@@ -2,6 +2,7 @@ t moonspy
 t moonspy help
 t moonspy help record
 t moonspy dump -h
+t moonspy core -h
 t moonspy report --help
 t moonspy help inspect
 t moonspy help list

@@ -7,6 +7,9 @@ t moonspy inspect nothing.there
 echo text >text
 t moonspy inspect text
 t moonspy inspect /dev/null
+t moonspy core nothing.there
+t moonspy core text
+t moonspy core /bin/true
 ln -s /bin/true native
 t moonspy inspect native
 t moonspy inspect native -j

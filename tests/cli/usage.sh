@@ -11,6 +11,8 @@ t moonspy record -p -- true
 t moonspy record --lua=yes -p 1
 t moonspy report
 t moonspy inspect
+t moonspy core
+t moonspy core a b
 t moonspy inspect -p 1 /bin/true
 t moonspy list everything
 t moonspy doctor -p 1,2

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The same as dump, of a core file. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/dump.h"
+#include "cli/messages.h"
+#include "moonspy/moonspy.h"
+
+static void note_gap(const struct msp_core_gap *gap)
+{
+	char digits[CLI_COUNT_SIZE];
+
+	switch (gap->kind) {
+	case MSP_CORE_GAP_FILE:
+		cli_note("missing: %s%s%s: %s", gap->name, *gap->build_id ? ", build id " : "",
+			 gap->build_id, gap->why);
+		return;
+	case MSP_CORE_GAP_MEMORY:
+		cli_note("missing: %s bytes of memory: %s", cli_count(gap->bytes, digits),
+			 gap->why);
+		return;
+	case MSP_CORE_GAP_NOTES:
+		cli_note("missing: %s", gap->why);
+		return;
+	}
+}
+
+/* Names what is missing; how much that is. */
+static size_t note_gaps(struct msp_core *core)
+{
+	const struct msp_core_gap *gaps;
+	size_t count, unchecked = msp_core_unchecked(core);
+
+	gaps = msp_core_gaps(core, &count);
+	for (size_t i = 0; i < count; i++)
+		note_gap(&gaps[i]);
+	if (unchecked)
+		cli_note("%zu files were taken by their paths: the core does not say which builds "
+			 "they were",
+			 unchecked);
+	return count;
+}
+
+static int show(const struct msp_options *options, struct cli_live *live)
+{
+	struct dump_writer writer = {.options = options};
+	struct msp_snapshot snapshot;
+	size_t vms;
+	int r, rc;
+
+	r = msp_snapshot_of_core(live->space, live->core, &snapshot);
+	if (r < 0) {
+		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(r), NULL);
+		return CLI_FAILED;
+	}
+	dump_begin(&writer, false);
+	rc = dump_snapshot(&writer, live, &snapshot);
+	msp_snapshot_free(&snapshot);
+	if (dump_end(&writer))
+		rc = CLI_FAILED;
+	msp_space_vms(live->space, &vms);
+	if (!vms)
+		cli_note("no LuaJIT in this core: its native stacks are shown");
+	return note_gaps(live->core) && rc == CLI_OK ? CLI_PARTIAL : rc;
+}
+
+int cmd_core(const struct msp_options *options)
+{
+	struct msp_core_options core = {.exe = options->exe, .sysroot = options->sysroot};
+	struct msp_images *images;
+	struct cli_live live;
+	int rc = cli_images_open(&images);
+
+	if (rc)
+		return rc;
+	rc = cli_live_open_core(options->files[0], &core, images, &live);
+	if (rc == 0) {
+		rc = show(options, &live);
+		cli_live_close(&live);
+	}
+	msp_images_free(images);
+	return rc;
+}

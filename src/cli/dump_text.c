@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* A dump as text. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/dump.h"
+#include "moonspy/moonspy.h"
+#include "output/output.h"
+
+static void print_frame(void *ctx, const struct msp_frame *frame)
+{
+	char text[1024];
+
+	msp_frame_text(frame, true, text, sizeof(text));
+	fputs("    ", stdout);
+	cli_put_text(text);
+	putchar('\n');
+}
+
+static void print_thread(struct dump_writer *writer, struct cli_live *live,
+			 const struct msp_thread_stack *thread)
+{
+	uint32_t trace;
+	enum dump_state state = dump_state_of(thread, &trace);
+
+	printf("Thread %d", (int)thread->tid);
+	if (thread->name[0]) {
+		printf(" (");
+		cli_put_text(thread->name);
+		putchar(')');
+	}
+	printf(": %s", dump_state_text(state));
+	if (trace)
+		printf(" %u", trace);
+	if (thread->result < 0)
+		printf(" (%s)", thread->result == MSP_E_BUSY ? "in uninterruptible sleep"
+							     : msp_strerror(thread->result));
+	putchar('\n');
+	dump_frames(writer->options, live, thread, print_frame, NULL);
+}
+
+static bool same_line(const struct msp_vm *a, const struct msp_vm *b)
+{
+	return !a->gone && !b->gone && a->image == b->image && a->proof.proved && b->proof.proved;
+}
+
+/* A line a VM; those that would read the same share one. */
+static void print_vms(const struct cli_live *live)
+{
+	char build[256], proof[256];
+	size_t count, alike;
+	const struct msp_vm *vms = msp_space_vms(live->space, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		bool shown = vms[i].gone;
+
+		for (size_t j = 0; j < i; j++)
+			shown |= same_line(&vms[i], &vms[j]);
+		if (shown)
+			continue;
+		alike = 1;
+		for (size_t j = i + 1; j < count; j++)
+			alike += same_line(&vms[i], &vms[j]);
+		printf("%s, %s",
+		       cli_build_text(msp_images_get(live->images, vms[i].image), build,
+				      sizeof(build)),
+		       cli_proof_text(&vms[i].proof, proof, sizeof(proof)));
+		if (alike > 1)
+			printf(", %zu VMs", alike);
+		putchar('\n');
+	}
+}
+
+static void print_signal(const struct msp_core_signal *signal)
+{
+	char name[DUMP_SIGNAL_SIZE];
+	const char *text = dump_signal_name(signal->number, name);
+	const char *reason = dump_signal_reason(signal);
+
+	if (!signal->number)
+		return;
+	printf("Signal %d", signal->number);
+	if (text)
+		printf(" (%s)", text);
+	printf(" in thread %d", (int)signal->tid);
+	if (signal->has_address)
+		printf(" at address 0x%llx", (unsigned long long)signal->address);
+	if (reason)
+		printf(": %s", reason);
+	else if (signal->sender)
+		printf(": sent by process %d", (int)signal->sender);
+	putchar('\n');
+}
+
+void dump_text(struct dump_writer *writer, struct cli_live *live,
+	       const struct msp_snapshot *snapshot)
+{
+	const char *command = cli_live_command(live);
+
+	if (writer->written)
+		putchar('\n');
+	printf("%s %d: ", live->core ? "Core of process" : "Process", (int)live->pid);
+	cli_put_text(*command ? command : cli_live_name(live));
+	putchar('\n');
+	if (live->core)
+		print_signal(msp_core_signal(live->core));
+	print_vms(live);
+	for (size_t i = 0; i < snapshot->count; i++)
+		print_thread(writer, live, &snapshot->thread[i]);
+	if (!live->core)
+		printf("Stopped for %.2f ms\n", snapshot->stopped_ns / 1e6);
+}

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Is what `moonspy core -j` printed of a crash what it must be?
+
+    core_crash.py NAME STATUS JSON STDERR
+"""
+import json
+import re
+import sys
+
+# The crashed thread's frames, leaf first, as "kind name"; others may stand between them.
+OUTER = ["lua middle", "lua outer", "lua main chunk", "native run", "native main", "native _start"]
+STACKS = {
+    "vm-nojit": ["lua places.vm"], "vm-jit": ["lua places.vm"],
+    "trace-nojit": ["fast ffi:__index", "lua places.trace"], "trace-jit": ["jit places.trace"],
+    "helper-nojit": ["native .*memcpy.*|native .*memmove.*", "fast ffi.copy", "lua places.helper"],
+    "helper-jit": ["native .*memcpy.*|native .*memmove.*", "jit places.helper"],
+    "gc-nojit": ["native lua_gc", "state .gc.", "fast collectgarbage", "lua places.gc"],
+    "gc-jit": ["native lua_gc", "state .gc.", "fast collectgarbage", "lua places.gc"],
+    # a tail call: its own frame is gone
+    "ffi-nojit": ["native .*strlen.*", "fast ffi:__call"], "ffi-jit": ["native .*strlen.*", "fast ffi:__call"],
+    "callback-nojit": ["native crash_abort", "lua compare", "native qsort.*", "fast ffi:__call", "lua places.callback"],
+    "callback-jit": ["native crash_abort", "lua compare", "native qsort.*", "fast ffi:__call", "lua places.callback"],
+    "cfunction-nojit": ["native crash_abort", "lua places.cfunction"],
+    "cfunction-jit": ["native crash_abort", "lua places.cfunction"],
+    "coroutine-nojit": ["native crash_abort"] + ["lua inside"] * 4 + ["fast coroutine.wrap_aux", "lua places.coroutine"],
+    "coroutine-jit": ["native crash_abort"] + ["lua inside"] * 4 + ["fast coroutine.wrap_aux", "lua places.coroutine"],
+    "nested-nojit": ["native crash_abort", "lua places.cfunction", *OUTER[:4], "native crash_nested", "lua places.nested"],
+    "nested-jit": ["native crash_abort", "lua places.cfunction", *OUTER[:4], "native crash_nested", "lua places.nested"],
+    "threads-nojit": ["native crash_abort", "lua places.cfunction"],
+    "threads-jit": ["native crash_abort", "lua places.cfunction"],
+}
+VMS = {"nested-nojit": 2, "nested-jit": 2, "threads-nojit": 2, "threads-jit": 2}
+problems = []
+
+
+def wrong(text):
+    problems.append(text)
+
+
+def matches(frames, wanted):
+    """All of wanted, in that order."""
+    at = 0
+    for frame in frames:
+        text = f"{frame['kind']} {frame['name']}"
+        if at < len(wanted) and re.fullmatch(wanted[at], text):
+            at += 1
+    return at == len(wanted)
+
+
+def check_whole(name, dump, status):
+    thread = dump["threads"][0]
+    if status != 0:
+        wrong(f"exit status {status}")
+    if dump["gaps"]:
+        wrong(f"gaps {dump['gaps']}")
+    if not thread["whole"]:
+        wrong(f"not whole: {thread['error']}")
+    if not matches(thread["stack"], STACKS[name] + OUTER):
+        wrong("not these frames: " + "; ".join(STACKS[name] + OUTER))
+    if len(dump["vms"]) != VMS.get(name, 1) or not all(vm["proved"] for vm in dump["vms"]):
+        wrong(f"VMs {dump['vms']}")
+    if "threads" in name and not matches(dump["threads"][1]["stack"],
+                                         ["native .*", "(lua|jit) places.sleep", *OUTER[:4], "native other"]):
+        wrong("the second thread's frames")
+
+
+def check_partial(name, dump, status):
+    """What is missing is named, and all that is there is shown."""
+    thread = dump["threads"][0]
+    stack = thread["stack"]
+    gaps = {gap["kind"] for gap in dump["gaps"]}
+    if status != 4:
+        wrong(f"exit status {status}, not 4")
+    if name.startswith("smash"):
+        if thread["whole"] or stack[-1]["kind"] != "error":
+            wrong("a smashed stack is whole")
+        if name.startswith("smash_lua") and not matches(stack, ["native crash_smash_lua"]):
+            wrong("the C frames above the smashed Lua stack")
+    elif name == "cut":
+        if "memory" not in gaps:
+            wrong(f"gaps {gaps}")
+    elif name == "full-no-exe":
+        if gaps != {"file"} or not thread["whole"] or not matches(stack, STACKS["vm-nojit"] + OUTER[:3]):
+            wrong("all pages are there, but not all frames")
+    else:
+        if gaps != {"file"} or not matches(stack, STACKS["vm-nojit"] + OUTER[:3]):
+            wrong("the Lua frames are not there")
+        if not any(f["object"] == "crash" and f["address"] for f in stack):
+            wrong("no frame of the missing file as object and offset")
+
+
+def main():
+    name, status, path, errors = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    with open(errors, encoding="utf-8") as f:
+        said = f.read()
+    try:
+        dump = json.loads(text)
+    except ValueError:
+        print(f"FAIL: {name}: no JSON, exit status {status}\n{said}")
+        return 1
+    signal = dump["signal"]
+    if dump["schema"] != 1 or dump["type"] != "core":
+        wrong("schema")
+    if name not in ("cut",) or signal:
+        if signal["name"] != "SIGSEGV" or signal["tid"] != dump["threads"][0]["tid"]:
+            wrong(f"signal {signal}")
+    if name in STACKS:
+        if not signal["address"]:
+            wrong("no faulting address")
+        check_whole(name, dump, status)
+    elif dump["threads"]:
+        check_partial(name, dump, status)
+    elif status != 4:
+        wrong(f"exit status {status}, not 4")
+    if not problems:
+        return 0
+    print(f"FAIL: {name}: " + "\n    ".join(problems))
+    for frame in dump["threads"][0]["stack"] if dump["threads"] else []:
+        print(f"        {frame['kind']} {frame['name']} {frame['object']} {frame['address']}")
+    print(said)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
