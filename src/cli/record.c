@@ -160,6 +160,7 @@ static int open_engine(struct record *r, enum msp_engine engine, char *why, size
 		.cache_dir = cli_cache_dir(dir, sizeof(dir)),
 		.pids = r->pids,
 		.pid_count = r->pid_count,
+		.command = o->command ? o->command[0] : NULL,
 	};
 
 	return msp_recorder_open(&opts, &r->recorder, why, size);
@@ -220,6 +221,12 @@ static int attach_all(struct record *r)
 	return exit_code(err);
 }
 
+/* New mappings have to be known before the code in them is sampled; little is to be done, but soon. */
+static void be_prompt(void)
+{
+	setpriority(PRIO_PROCESS, 0, -10);
+}
+
 static int start_command(struct record *r)
 {
 	int rc = cli_launch_start(&r->launch, r->options->command), err;
@@ -227,6 +234,7 @@ static int start_command(struct record *r)
 	if (rc)
 		return rc;
 	r->launched = true;
+	be_prompt(); /* not the command: it was forked before */
 	cli_signals_install(r->launch.pid);
 	err = msp_recorder_add_launched(r->recorder, r->launch.pid);
 	if (err) {
@@ -246,6 +254,7 @@ static int attach(struct record *r)
 	cli_files_raise();
 	if (r->options->command)
 		return start_command(r);
+	be_prompt();
 	cli_signals_install(0);
 	if (r->options->all)
 		return attach_all(r);
@@ -309,8 +318,6 @@ static int run(struct record *r)
 {
 	int err = 0, rc;
 
-	/* New mappings have to be known before the code in them is sampled; little is to be done, but soon. */
-	setpriority(PRIO_PROCESS, 0, -10);
 	while (!finished(r)) {
 		err = msp_recorder_poll(r->recorder, step_ms(r));
 		if (err)

@@ -104,4 +104,17 @@ int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *
 /* Address of a symbol by its raw name, defined in .symtab, .dynsym or the debug file. */
 int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_symbol *out);
 
+/* ---- What a file asks the dynamic loader for ---- */
+
+struct msp_dynamic {
+	char *interpreter; /* PT_INTERP; NULL: none */
+	char *search;      /* DT_RUNPATH, else DT_RPATH, as it stands there; NULL: none */
+	char **needed;     /* DT_NEEDED, in their order */
+	size_t needed_count;
+};
+
+/* MSP_E_NOT_FOUND: a static file. The content must be freed, also after an error. */
+int msp_image_dynamic(const struct msp_image *image, struct msp_dynamic *out);
+void msp_dynamic_free(struct msp_dynamic *dynamic);
+
 #endif

@@ -61,6 +61,10 @@ struct msp_recorder {
 	uint64_t started_ns;
 	struct msp_recorder_times times;
 	bool polled;
+	bool naming;	     /* samples are being taken from the ring */
+	uint64_t changes_ns; /* when changes were last looked at */
+	struct msp_change *deferred; /* until the samples in the ring are named */
+	size_t deferred_count, deferred_room;
 	uint64_t swept_ns;
 	uint64_t samples, whole, truncated, estimated;
 	uint64_t errors[MSP_ERROR_REASON_COUNT];
@@ -99,6 +103,11 @@ void rec_ptrace_close(struct msp_recorder *rec);
 void rec_stopper_free(struct rec_stopper *stopper);
 /* Waits for the next tick and samples the threads that are due. */
 int rec_ptrace_tick(struct msp_recorder *rec);
+
+/* Called after each step of naming: new code must be known before it is sampled. May load processes, never frees one. */
+void rec_keep_up(struct msp_recorder *rec);
+/* Until the kernel's symbols are read, keeping up meanwhile. */
+void rec_wait_for_kernel(struct msp_recorder *rec);
 
 uint64_t rec_now_ns(void);
 

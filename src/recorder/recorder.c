@@ -15,6 +15,8 @@
 #define POLL_MS 5
 /* Mappings are read again at most this often for code at unknown addresses. */
 #define REFRESH_NS 100000000ull
+/* Naming the first samples takes long; what processes do meanwhile is looked at after so long. */
+#define KEEP_UP_NS 1000000ull
 /* A process of which a thread ended is looked after for so long; all are in this interval. */
 #define ENDING_NS 1000000000ull
 #define SWEEP_NS 1000000000ull
@@ -82,6 +84,8 @@ static void prepare_processes(struct msp_recorder *rec)
 {
 	struct rec_process *p;
 
+	if (rec->opts.command)
+		msp_images_add_program(rec->images, rec->opts.command);
 	for (size_t i = 0; i < rec->opts.pid_count; i++) {
 		p = rec_insert(rec, rec->opts.pids[i]);
 		if (p && !p->process)
@@ -156,6 +160,7 @@ void msp_recorder_close(struct msp_recorder *rec)
 	msp_profile_free(rec->profile);
 	if (rec->epoll >= 0)
 		close(rec->epoll);
+	free(rec->deferred);
 	free(rec->ids);
 	free(rec);
 }
@@ -249,13 +254,10 @@ static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 		rec_load(rec, p);
 }
 
-static void on_change(void *ctx, const struct msp_change *change)
+static void apply_change(struct msp_recorder *rec, const struct msp_change *change)
 {
-	struct msp_recorder *rec = ctx;
 	struct rec_process *p;
 
-	if (change->pid <= 0 && change->kind != MSP_CHANGE_LOST)
-		return; /* not of our pid namespace */
 	if (change->kind == MSP_CHANGE_FORK)
 		on_fork(rec, change);
 	if (change->kind == MSP_CHANGE_LOST)
@@ -272,6 +274,45 @@ static void on_change(void *ctx, const struct msp_change *change)
 		p->dirty = true;
 	else if (change->kind == MSP_CHANGE_EXIT)
 		p->ending_ns = rec_now_ns();
+}
+
+/* Would it free what samples of the process are still to be named with? */
+static bool must_wait(struct msp_recorder *rec, const struct msp_change *change)
+{
+	const struct rec_process *p = rec_find(rec, change->pid);
+
+	if (!rec->naming || !p)
+		return false;
+	return (change->kind == MSP_CHANGE_EXEC && p->symbols) ||
+	       (change->kind == MSP_CHANGE_FORK && (p->symbols || p->process));
+}
+
+static void defer_change(struct msp_recorder *rec, const struct msp_change *change)
+{
+	struct msp_change *bigger;
+
+	if (rec->deferred_count == rec->deferred_room) {
+		rec->deferred_room = rec->deferred_room ? 2 * rec->deferred_room : 16;
+		bigger = realloc(rec->deferred, rec->deferred_room * sizeof(*bigger));
+		if (!bigger) {
+			rec->failed = MSP_E_NOMEM;
+			return;
+		}
+		rec->deferred = bigger;
+	}
+	rec->deferred[rec->deferred_count++] = *change;
+}
+
+static void on_change(void *ctx, const struct msp_change *change)
+{
+	struct msp_recorder *rec = ctx;
+
+	if (change->pid <= 0 && change->kind != MSP_CHANGE_LOST)
+		return; /* not of our pid namespace */
+	if (must_wait(rec, change))
+		defer_change(rec, change);
+	else
+		apply_change(rec, change);
 }
 
 /* The sampler met something that it does not know. */
@@ -296,6 +337,34 @@ static void refresh_dirty(struct msp_recorder *rec)
 	for (size_t i = 0; i < rec->process_count; i++)
 		if (rec->process[i]->dirty)
 			rec_refresh(rec, rec->process[i]);
+}
+
+static void take_changes(struct msp_recorder *rec)
+{
+	for (size_t i = 0; !rec->naming && i < rec->deferred_count; i++)
+		apply_change(rec, &rec->deferred[i]);
+	if (!rec->naming)
+		rec->deferred_count = 0;
+	if (rec->sideband)
+		msp_sideband_consume(rec->sideband, on_change, rec);
+	refresh_dirty(rec);
+	rec->changes_ns = rec_now_ns();
+}
+
+void rec_keep_up(struct msp_recorder *rec)
+{
+	if (rec->naming && rec_now_ns() - rec->changes_ns > KEEP_UP_NS)
+		take_changes(rec);
+}
+
+void rec_wait_for_kernel(struct msp_recorder *rec)
+{
+	const struct timespec step = {.tv_nsec = 500000};
+
+	while (rec->kernel && !msp_kernel_symbols_ready(rec->kernel)) {
+		rec_keep_up(rec);
+		nanosleep(&step, NULL);
+	}
 }
 
 static bool has_ended(const struct rec_process *p)
@@ -332,8 +401,11 @@ static void forget_ended(struct msp_recorder *rec)
 static int take_samples(struct msp_recorder *rec)
 {
 	struct msp_sampler_handlers handlers = {rec_on_sample, on_event, rec};
-	int n = rec->sampler ? msp_sampler_consume(rec->sampler, &handlers) : 0;
+	int n;
 
+	rec->naming = true;
+	n = rec->sampler ? msp_sampler_consume(rec->sampler, &handlers) : 0;
+	rec->naming = false;
 	return rec->failed ? rec->failed : n < 0 && n != -EAGAIN ? MSP_E_IO : 0;
 }
 
@@ -348,15 +420,12 @@ static int ask_late_names(struct msp_recorder *rec, bool all)
 
 static int work(struct msp_recorder *rec)
 {
-	int err = take_samples(rec); /* before changes: these were taken under the old mappings */
+	int err = take_samples(rec); /* before most changes: these were taken under what is known */
 
 	if (!err)
 		err = ask_late_names(rec, false);
-
 	forget_ended(rec);
-	if (rec->sideband)
-		msp_sideband_consume(rec->sideband, on_change, rec);
-	refresh_dirty(rec);
+	take_changes(rec);
 	return err;
 }
 

@@ -29,6 +29,7 @@ struct msp_recorder_options {
 	const char *cache_dir; /* of unwind tables; NULL = none */
 	const pid_t *pids;     /* processes that will be added: loaded while the engine starts */
 	size_t pid_count;
+	const char *command;   /* the same for one that will be launched; NULL: none */
 };
 
 /* When it was ready, and when the first sample was taken: ns, CLOCK_MONOTONIC; 0: not yet. */

@@ -75,6 +75,7 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
 		frame_cache_put(&p->cache, &key, id);
 	if (!err && raw[i].kind == MSP_RAW_LUA && !msp_symbolizer_final(p->symbols))
 		rec_late_add(p, raw, n, i, id);
+	rec_keep_up(rec);
 	return id;
 }
 
@@ -120,6 +121,8 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		return rec->failed = MSP_E_NOMEM;
 	if (n > MSP_MAX_FRAMES)
 		return 0;
+	if (sample->kernel_frames)
+		rec_wait_for_kernel(rec);
 	count_quality(rec, sample);
 	if (!rec->times.first_sample || sample->time < rec->times.first_sample)
 		rec->times.first_sample = sample->time;

@@ -129,6 +129,13 @@ struct msp_kernel_symbols *msp_kernel_symbols_load(void)
 	return k;
 }
 
+bool msp_kernel_symbols_ready(const struct msp_kernel_symbols *k)
+{
+	if (k->table->loading && !pthread_tryjoin_np(k->table->thread, NULL))
+		k->table->loading = false;
+	return !k->table->loading;
+}
+
 static struct table *loaded(const struct msp_kernel_symbols *k)
 {
 	if (k->table->loading)

@@ -11,6 +11,8 @@
 struct msp_kernel_symbols;
 /* Begins to read /proc/kallsyms, beside the caller; the first question waits until it is read. NULL: out of memory. */
 struct msp_kernel_symbols *msp_kernel_symbols_load(void);
+/* True: the next question is answered at once. */
+bool msp_kernel_symbols_ready(const struct msp_kernel_symbols *symbols);
 void msp_kernel_symbols_free(struct msp_kernel_symbols *symbols);
 /* Name and module ("kernel" for the kernel itself) of an address; false if unknown. */
 bool msp_kernel_symbol(const struct msp_kernel_symbols *symbols, uint64_t addr, const char **name,

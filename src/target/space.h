@@ -49,6 +49,12 @@ uint32_t msp_images_layouts(const struct msp_images *images);
 /* Adds a file that no process need map; closes fd. MSP_E_FORMAT: not for such a machine. */
 int msp_images_add_file(struct msp_images *images, int fd, const char *name,
 	const struct msp_image_entry **out);
+/*
+ * Adds what a command will map when it is run: its file as execvp() finds it, or
+ * the interpreter that a script names, the dynamic loader, the libraries needed.
+ * What is not found is left out. MSP_E_NOT_FOUND: there is no such command.
+ */
+int msp_images_add_program(struct msp_images *images, const char *command);
 
 /* ---- The address space of one process. ---- */
 

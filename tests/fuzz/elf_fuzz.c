@@ -42,6 +42,7 @@ static void use_image(struct msp_image *image, uint64_t seed)
 	const struct msp_rule rule = {.cfa_kind = MSP_CFA_END};
 	const struct msp_row row = {(uint32_t)seed, 0};
 	const struct msp_unwind_table *table;
+	struct msp_dynamic dynamic;
 	struct msp_symbol symbol;
 	uint64_t addr = 0;
 
@@ -56,6 +57,11 @@ static void use_image(struct msp_image *image, uint64_t seed)
 		    !msp_image_unwind(image, &table))
 			check_table(table);
 	}
+	if (msp_image_dynamic(image, &dynamic) == 0)
+		for (size_t i = 0; i < dynamic.needed_count; i++)
+			if (strlen(dynamic.needed[i]) > 1 << 20)
+				abort();
+	msp_dynamic_free(&dynamic);
 	msp_image_find_symbol(image, "malloc", &symbol);
 	msp_image_symbol(image, seed % 65536, &symbol);
 	msp_image_offset_to_addr(image, seed % 65536, &addr);
