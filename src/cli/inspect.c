@@ -136,6 +136,11 @@ static void put_evidence(struct msp_json *json, const struct msp_lj_build *build
 		put_string(json, "field", evidence[i].field);
 		put_string(json, "source", evidence[i].source);
 		put_bool(json, "found", evidence[i].found);
+		msp_json_key(json, "value");
+		if (evidence[i].found)
+			msp_json_int(json, evidence[i].value);
+		else
+			msp_json_null(json);
 		put_string(json, "why", evidence[i].why);
 		msp_json_end(json);
 	}

@@ -54,7 +54,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
  * A build id stays when a file is stripped, prelinked or gets a debug file, but
  * its rows may change: the layout and the sources of rows are part of the match.
  */
-static uint64_t fingerprint(struct msp_image *image)
+uint64_t msp_cache_fingerprint(struct msp_image *image)
 {
 	const struct msp_image *debug = msp_image_debug(image);
 	uint64_t hash = mix(1, image->segment_count);
@@ -83,7 +83,7 @@ static uint64_t fingerprint(struct msp_image *image)
 }
 
 /* The directory, -1 if there is none that only we can write. */
-static int open_dir(const struct msp_image *image, bool create)
+int msp_cache_dir(const struct msp_image *image, bool create)
 {
 	struct stat st;
 	int dir;
@@ -108,7 +108,7 @@ static void file_name(const struct msp_image *image, char *name, size_t size)
 	snprintf(name, size, "%s" SUFFIX, image->key.text);
 }
 
-static bool read_all(int fd, void *to, size_t size)
+bool msp_cache_read(int fd, void *to, size_t size)
 {
 	uint8_t *at = to;
 
@@ -138,7 +138,7 @@ static bool header_valid(struct msp_image *image, const struct cache_header *hea
 	       !strncmp(header->key.text, image->key.text, sizeof(header->key.text)) &&
 	       header->rule_count && header->rule_count <= MSP_RULES_MAX &&
 	       header->row_count <= MSP_ROWS_MAX && header->function_count <= MSP_ROWS_MAX &&
-	       size == want && header->fingerprint == fingerprint(image);
+	       size == want && header->fingerprint == msp_cache_fingerprint(image);
 }
 
 static bool functions_valid(const struct msp_rows *rows)
@@ -156,7 +156,7 @@ static void *read_array(int fd, uint32_t *crc, uint32_t count, uint32_t *room, s
 
 	*room = count ? count : 1;
 	array = malloc(*room * size);
-	if (!array || !read_all(fd, array, count * size)) {
+	if (!array || !msp_cache_read(fd, array, count * size)) {
 		free(array);
 		return NULL;
 	}
@@ -202,7 +202,7 @@ struct msp_rows *msp_cache_load(struct msp_image *image)
 	struct cache_header header;
 	struct msp_rows *rows = NULL;
 	struct stat st;
-	int dir = open_dir(image, false), fd;
+	int dir = msp_cache_dir(image, false), fd;
 
 	if (dir < 0)
 		return NULL;
@@ -212,7 +212,7 @@ struct msp_rows *msp_cache_load(struct msp_image *image)
 	if (fd < 0)
 		return NULL;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-	    read_all(fd, &header, sizeof(header)) &&
+	    msp_cache_read(fd, &header, sizeof(header)) &&
 	    header_valid(image, &header, (uint64_t)st.st_size))
 		rows = read_table(fd, &header);
 	if (rows) {
@@ -235,7 +235,7 @@ void msp_cache_note(struct msp_image *image)
 	char name[MSP_IMAGE_KEY_SIZE + sizeof(SUFFIX)];
 	struct cache_header header;
 	struct stat st;
-	int dir = open_dir(image, false), fd;
+	int dir = msp_cache_dir(image, false), fd;
 
 	if (dir < 0)
 		return;
@@ -245,7 +245,7 @@ void msp_cache_note(struct msp_image *image)
 	if (fd < 0)
 		return;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-	    read_all(fd, &header, sizeof(header)) &&
+	    msp_cache_read(fd, &header, sizeof(header)) &&
 	    header_valid(image, &header, (uint64_t)st.st_size)) {
 		header.note = image->note;
 		seal(&header);
@@ -254,7 +254,7 @@ void msp_cache_note(struct msp_image *image)
 	close(fd);
 }
 
-static bool write_all(int fd, const void *from, size_t size)
+bool msp_cache_write(int fd, const void *from, size_t size)
 {
 	const uint8_t *at = from;
 
@@ -277,7 +277,7 @@ static bool write_table(int fd, struct msp_image *image, const struct msp_rows *
 				      .version = CACHE_VERSION,
 				      .arch = (uint32_t)image->arch,
 				      .key = image->key,
-				      .fingerprint = fingerprint(image),
+				      .fingerprint = msp_cache_fingerprint(image),
 				      .rule_count = rows->rule_count,
 				      .row_count = rows->count,
 				      .function_count = rows->function_count};
@@ -293,8 +293,9 @@ static bool write_table(int fd, struct msp_image *image, const struct msp_rows *
 		crc = crc32_z(crc, (const void *)rows->functions, functions);
 	header.body_crc = (uint32_t)crc;
 	seal(&header);
-	return write_all(fd, &header, sizeof(header)) && write_all(fd, rows->rules, rules) &&
-	       write_all(fd, rows->rows, body) && write_all(fd, rows->functions, functions);
+	return msp_cache_write(fd, &header, sizeof(header)) &&
+	       msp_cache_write(fd, rows->rules, rules) && msp_cache_write(fd, rows->rows, body) &&
+	       msp_cache_write(fd, rows->functions, functions);
 }
 
 void msp_cache_store(struct msp_image *image, const struct msp_rows *rows)
@@ -302,7 +303,7 @@ void msp_cache_store(struct msp_image *image, const struct msp_rows *rows)
 	static atomic_uint counter;
 	char name[MSP_IMAGE_KEY_SIZE + sizeof(SUFFIX)], temporary[64];
 	unsigned number = atomic_fetch_add(&counter, 1);
-	int dir = image->arch < 0 ? -1 : open_dir(image, true), fd;
+	int dir = image->arch < 0 ? -1 : msp_cache_dir(image, true), fd;
 	bool ok;
 
 	if (dir < 0)
@@ -372,10 +373,14 @@ static struct cached *list_dir(int dir, size_t *count, uint64_t *total)
 /* Only names that we gave: the directory may be shared with other things of the user's. */
 static bool ours(const char *name)
 {
-	size_t length = strlen(name), suffix = strlen(SUFFIX);
+	static const char *const suffixes[] = {SUFFIX, "." MSP_CACHE_LUAJIT};
+	size_t length = strlen(name);
 
-	return !strncmp(name, "tmp-", 4) ||
-	       (length > suffix && !strcmp(name + length - suffix, SUFFIX));
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (length > strlen(suffixes[i]) &&
+		    !strcmp(name + length - strlen(suffixes[i]), suffixes[i]))
+			return true;
+	return !strncmp(name, "tmp-", 4);
 }
 
 void msp_cache_trim(int dir, uint64_t max)

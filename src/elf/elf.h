@@ -95,6 +95,16 @@ int msp_image_overlay(struct msp_image *image, uint32_t start, uint32_t end,
 uint32_t msp_image_note(const struct msp_image *image);
 void msp_image_set_note(struct msp_image *image, uint32_t note);
 
+/*
+ * Bytes of the caller's that are kept in the cache beside the image's table, under a kind: MSP_CACHE_*.
+ * stamp: what they depend on besides the file. Read: NULL if there are none, else to be freed;
+ * damaged ones are none. Written: nothing happens if it fails.
+ */
+#define MSP_CACHE_LUAJIT "luajit"
+void *msp_image_cache_read(struct msp_image *image, const char *kind, uint32_t stamp, size_t *size);
+void msp_image_cache_write(struct msp_image *image, const char *kind, uint32_t stamp,
+			   const void *bytes, size_t size);
+
 /* The function around an image-relative address. name is demangled, owned by the image. */
 struct msp_symbol {
 	const char *name;

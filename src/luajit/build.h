@@ -59,6 +59,8 @@ struct msp_lj_build {
 	struct msp_lj_vm_rows rows;
 	char *ff_name[MSP_LJ_MAX_FF];
 	unsigned int ff_count, ff_asm_count;
+
+	char *strings; /* of the evidence, if it was read from the cache; else they are static */
 };
 
 /* Records evidence for a field. The first one sets it; a later one must agree. why is static. */

@@ -127,6 +127,7 @@ void msp_lj_build_free(struct msp_lj_build *build)
 	free((void *)build->rows.rules);
 	for (unsigned int i = 0; i < MSP_LJ_MAX_FF; i++)
 		free(build->ff_name[i]);
+	free(build->strings);
 	free(build);
 }
 

@@ -24,6 +24,11 @@ struct msp_lj_build;
  * before the image is closed.
  */
 int msp_lj_build_find(struct msp_image *image, struct msp_lj_build **out);
+/*
+ * The same, from the image's cache if this program has written it there, and
+ * into it else. stamp: which program this is; 0: not known, no cache.
+ */
+int msp_lj_build_find_cached(struct msp_image *image, uint32_t stamp, struct msp_lj_build **out);
 void msp_lj_build_free(struct msp_lj_build *build);
 
 const struct msp_lj_layout *msp_lj_build_layout(const struct msp_lj_build *build);

@@ -251,7 +251,7 @@ static struct msp_image_entry *make_entry(const struct msp_images *images, struc
 	if (images->no_luajit || request->bytes ||
 	    (program && msp_image_note(entry->image) == program))
 		return entry;
-	entry->build_error = msp_lj_build_find(entry->image, &entry->build);
+	entry->build_error = msp_lj_build_find_cached(entry->image, program, &entry->build);
 	if (entry->build_error == MSP_E_NO_LUAJIT)
 		msp_image_set_note(entry->image, program);
 	if (entry->build_error == 0)

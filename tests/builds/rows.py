@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""The builds of LuaJIT that moonspy is held against: a row each, as data.
+
+A row is either of Debian's packages, unpacked into a root of its own, or built here from one of
+Debian's source packages. Fields:
+
+  name      what the table calls it
+  tree      (suite, source package[, folder in it]): where the truth is compiled, and what is built
+  truth     options that Debian built its package with, for the truth
+  packages  (suite, packages): unpacked; else the row is built from its tree
+  file      the program or library with LuaJIT in it, in the root or in the tree
+  run       command of a Lua program, in the root or the tree; None: nothing there runs Lua programs
+  make      arguments of make
+  edit      ((file, pattern, text), ...): changes to the tree, each must be found
+  strip     the program is stripped
+  ci        part of the quick selection: each layout once, seconds to build
+"""
+
+BOOKWORM = ("bookworm", "luajit")
+BULLSEYE = ("bullseye", "luajit")
+SID = ("sid", "luajit")
+LUAJIT2 = ("bookworm", "luajit2")
+
+LIBRARY = "usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2"
+
+# A fork as Tarantool's since 2.10: a field after cur_L, a C frame that is 16 bytes larger.
+FORK = (
+    ("src/lj_obj.h", r"(  GCRef cur_L;[^\n]*\n)", r"\1  GCRef mem_L;\n"),
+    ("src/vm_x64.dasc", r"(POSIX stack layout.*?CFRAME_SPACE,\taword)\*5", r"\1*7"),
+    ("src/vm_x64.dasc", r"(SAVE_CFRAME,\taword \[rsp\+aword)\*4", r"\1*6"),
+    ("src/lj_frame.h", r"(CFRAME_OFS_PREV\t\t)\(4\*8\)(\n#if LJ_GC64\n#define CFRAME_OFS_PC\t\t\(3\*8\))", r"\1(6*8)\2"),
+    ("src/lj_frame.h", r"(LJ_NO_UNWIND\n#define CFRAME_SIZE\t\t\(12\*8\)\n#else\n#define CFRAME_SIZE\t\t)\(10\*8\)", r"\1(12*8)"),
+)
+
+
+def debian(name, suite, packages, file, run, tree, **more):
+    return dict(name=name, packages=(suite, packages), file=file, run=run, tree=tree, **more)
+
+
+def built(name, tree, make="", file="src/luajit", run=None, **more):
+    # Static: each file is compiled once, not once more for the shared library.
+    return dict(name=name, tree=tree, make="BUILDMODE=static " + make, file=file, run=run or ["src/luajit"], **more)
+
+
+ROWS = [
+    debian("bookworm luajit", "bookworm", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
+           ["usr/bin/luajit"], BOOKWORM, depends=True, ci=True),
+    debian("bookworm library", "bookworm", ["libluajit-5.1-2"], LIBRARY, None, BOOKWORM),
+    debian("bookworm luajit2", "bookworm", ["libluajit2-5.1-2"], LIBRARY, None, LUAJIT2),
+    debian("trixie luajit", "trixie", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
+           ["usr/bin/luajit"], ("trixie", "luajit"), depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT"),
+    debian("trixie library", "trixie", ["libluajit-5.1-2"], LIBRARY, None, ("trixie", "luajit"),
+           truth="-DLUAJIT_ENABLE_LUA52COMPAT"),
+    debian("sid luajit", "sid", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
+           ["usr/bin/luajit"], SID, depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", ci=True),
+    debian("sid luajit, namespaces", "sid", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
+           ["usr/bin/luajit"], SID, depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", namespaces=True),
+    debian("bullseye luajit", "bullseye", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
+           ["usr/bin/luajit"], BULLSEYE, depends=True),
+    debian("bullseye library", "bullseye", ["libluajit-5.1-2"], LIBRARY, None, BULLSEYE),
+    debian("bookworm tarantool", "bookworm", ["tarantool"], "usr/bin/tarantool",
+           ["usr/bin/tarantool"], ("bookworm", "tarantool", "third_party/luajit"), depends=True),
+
+    built("plain", BOOKWORM),
+    built("amalgamated", BOOKWORM, "amalg"),
+    built("no JIT", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_JIT", ci=True),
+    built("assertions", BOOKWORM, "XCFLAGS='-DLUA_USE_ASSERT -DLUA_USE_APICHECK'"),
+    built("gcc -O1", BOOKWORM, "CCOPT=-O1"),
+    built("gcc -O3", BOOKWORM, "CCOPT=-O3"),
+    built("gcc -Os", BOOKWORM, "CCOPT=-Os"),
+    built("clang -O1", BOOKWORM, "CC=clang CCOPT=-O1"),
+    built("clang -O2", BOOKWORM, "CC=clang CCOPT=-O2"),
+    built("clang -O3", BOOKWORM, "CC=clang CCOPT=-O3"),
+    built("clang -Os", BOOKWORM, "CC=clang CCOPT=-Os"),
+    built("LTO", BOOKWORM, "CCOPT='-O2 -flto' TARGET_AR='gcc-ar rcus'"),
+    built("CET", BOOKWORM, "CCOPT='-O2 -fcf-protection=full -fstack-clash-protection'"),
+    built("frame pointers", BOOKWORM, "CCOPT='-O2 -fno-omit-frame-pointer'"),
+    built("dualnum", BOOKWORM, "XCFLAGS=-DLUAJIT_NUMMODE=2"),
+    built("5.2 compatible", BOOKWORM, "XCFLAGS=-DLUAJIT_ENABLE_LUA52COMPAT"),
+    built("no FFI", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_FFI"),
+    built("checkhook", BOOKWORM, "XCFLAGS=-DLUAJIT_ENABLE_CHECKHOOK"),
+    built("internal unwinding", BOOKWORM, "XCFLAGS=-DLUAJIT_NO_UNWIND"),
+    built("static, stripped", BOOKWORM, "LDFLAGS=-static", strip=True),
+    built("static-pie, stripped", BOOKWORM,
+          "LDFLAGS=-static-pie TARGET_XCFLAGS= CCOPT='-O2 -fPIE'", strip=True, ci=True),
+    built("fork", BOOKWORM, "", edit=FORK),
+    built("openresty 2023", LUAJIT2),
+    built("openresty 2025", SID),
+    built("openresty 2025, amalgamated", SID, "amalg CCOPT='-O2 -flto' TARGET_AR='gcc-ar rcus'"),
+    built("beta3 GC64", BULLSEYE, "XCFLAGS=-DLUAJIT_ENABLE_GC64", ci=True),
+    built("beta3", BULLSEYE, "", ci=True),
+    built("no GC64", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
+    built("no GC64, clang -O3", BOOKWORM, "CC=clang CCOPT=-O3 XCFLAGS=-DLUAJIT_DISABLE_GC64"),
+    built("openresty 2025, no GC64", SID, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
+]
