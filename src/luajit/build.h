@@ -54,6 +54,7 @@ struct msp_lj_build {
 	unsigned int handler_count;
 	uint32_t op_count; /* BC__MAX */
 
+	uint64_t tracesnap; /* the function jit.util.tracesnap, 0: not found */
 	int32_t g_gcroot; /* head of the list of all objects (gc.root), -1 unknown */
 
 	struct msp_lj_vm_rows rows;
@@ -91,10 +92,13 @@ static inline bool msp_lj_in_block(const struct msp_lj_build *build, uint64_t ad
 
 /* refs.c: references to the block from outside. */
 void msp_lj_find_refs(struct msp_lj_build *build);
+/* The image-relative address that a pointer in the image's data will hold; 0: none. */
+uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr);
 
 /* Evidence. */
 void msp_lj_evidence_api(struct msp_lj_build *build);
 void msp_lj_evidence_vm(struct msp_lj_build *build);
+void msp_lj_evidence_traces(struct msp_lj_build *build);
 void msp_lj_evidence_constants(struct msp_lj_build *build);
 
 /* vmblock.c: unwind rows of the block. */

@@ -136,7 +136,8 @@ static void x64_writes(struct msp_code *code, const cs_insn *insn, struct msp_in
 	for (unsigned int i = 0; i < written_count; i++) {
 		uint8_t reg = x64_reg(written[i], &high);
 
-		if (reg != MSP_REG_NONE)
+		/* Extending eax keeps its value, as far as values are followed. */
+		if (reg != MSP_REG_NONE && insn->id != X86_INS_CDQE)
 			out->writes |= 1U << reg;
 	}
 }

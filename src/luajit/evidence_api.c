@@ -26,6 +26,12 @@ static int64_t known(const struct msp_lj_build *build, enum msp_lj_field field)
 }
 #define KNOWN(build, field) known(build, MSP_LJ_FIELD_##field)
 
+/* Bytes of a reference to an object or into memory (GCRef, MRef). */
+static unsigned int ref_size(const struct msp_lj_build *build)
+{
+	return KNOWN(build, gc64) == 0 ? 4 : 8;
+}
+
 static void see(struct seen *seen, unsigned int i, int64_t value)
 {
 	if (seen->value[i] < 0)
@@ -64,7 +70,10 @@ static bool read_atpanic(struct msp_sym_env *env, const struct msp_sym_event *ev
 	if (ev->kind != MSP_SYM_AT_STORE || !msp_sym_is_reg(env, ev->b, ARG1) || ev->b.off != 0)
 		return false;
 	base = (struct msp_sym){ev->a.node, 0};
-	return msp_sym_is_load_reg(env, base, 0, ARG0, &seen->value[0]);
+	if (!msp_sym_is_load_reg(env, base, 0, ARG0, &seen->value[0]))
+		return false;
+	seen->value[1] = env->node[base.node].size == 8;
+	return true;
 }
 
 /* lua_pushthread: compares L with the main thread, and the new top with maxstack. */
@@ -76,7 +85,7 @@ static bool read_pushthread(struct msp_sym_env *env, const struct msp_sym_event 
 
 	if (ev->kind != MSP_SYM_AT_CMP)
 		return false;
-	if (msp_sym_is_reg(env, y, ARG0) || msp_sym_is_load_reg(env, x, 8, ARG0, &off)) {
+	if (msp_sym_is_reg(env, y, ARG0) || msp_sym_is_load_reg(env, x, 0, ARG0, &off)) {
 		x = ev->b;
 		y = ev->a;
 	}
@@ -85,7 +94,7 @@ static bool read_pushthread(struct msp_sym_env *env, const struct msp_sym_event 
 	/* x == top + one slot */
 	x.off -= 8;
 	if (msp_sym_is_load_reg(env, x, 8, ARG0, &top) && top == KNOWN(seen->build, L_top) &&
-	    msp_sym_is_load_reg(env, y, 8, ARG0, &off))
+	    msp_sym_is_load_reg(env, y, ref_size(seen->build), ARG0, &off))
 		see(seen, 1, off);
 	return seen->value[0] >= 0 && seen->value[1] >= 0;
 }
@@ -97,7 +106,10 @@ static bool read_concat(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	struct msp_sym value, tag, base;
 	int64_t glref;
 
-	if (ev->kind != MSP_SYM_AT_STORE || !msp_sym_is_op(env, ev->b, MSP_OP_OR, &value, &tag))
+	if (ev->kind != MSP_SYM_AT_STORE)
+		return false;
+	value = ev->b;
+	if (!env->refs32 && !msp_sym_is_op(env, ev->b, MSP_OP_OR, &value, &tag))
 		return false;
 	if (msp_sym_is(env, value, MSP_SYM_CONST))
 		value = tag;
@@ -109,15 +121,17 @@ static bool read_concat(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	return true;
 }
 
-/* lua_iscfunction: of a function object it looks at ffid only. */
+/* lua_iscfunction: of a function object it tests ffid. Others it compares with the index. */
 static bool read_iscfunction(struct msp_sym_env *env, const struct msp_sym_event *ev)
 {
 	struct seen *seen = env->ctx;
-	struct msp_sym base = {ev->a.node, 0};
+	struct msp_sym addr;
 
-	if (ev->kind != MSP_SYM_AT_LOAD || ev->size != 1 || !msp_sym_is_untagged(env, base))
+	if (ev->kind != MSP_SYM_AT_CMP || !msp_sym_is_load(env, ev->a, 1, &addr) ||
+	    !msp_sym_is_untagged(env, (struct msp_sym){addr.node, 0}) ||
+	    !(msp_sym_is(env, ev->b, MSP_SYM_CONST) || msp_sym_equal(ev->a, ev->b)))
 		return false;
-	seen->value[0] = ev->a.off;
+	seen->value[0] = addr.off;
 	return true;
 }
 
@@ -182,7 +196,7 @@ static bool read_pcall(struct msp_sym_env *env, const struct msp_sym_event *ev)
 		return false;
 	for (unsigned int i = 0; i < MSP_CODE_ARGS; i++) {
 		if (msp_sym_is_op(env, ev->reg[msp_x64_args[i]], MSP_OP_SUB, &a, &b) &&
-		    msp_sym_is_load_reg(env, b, 8, ARG0, &off)) {
+		    msp_sym_is_load_reg(env, b, ref_size(seen->build), ARG0, &off)) {
 			seen->value[0] = off;
 			return true;
 		}
@@ -197,9 +211,11 @@ static bool read_pcall(struct msp_sym_env *env, const struct msp_sym_event *ev)
 static bool read_gc(struct msp_sym_env *env, const struct msp_sym_event *ev)
 {
 	struct seen *seen = env->ctx;
+	unsigned int size = ref_size(seen->build);
 
-	if (ev->kind != MSP_SYM_AT_STORE || ev->size != 8 || !msp_sym_is(env, ev->a, MSP_SYM_REG) ||
-	    ev->a.node != ev->b.node || ev->b.off <= 0 || ev->a.off != ev->b.off + 8)
+	if (ev->kind != MSP_SYM_AT_STORE || ev->size != size ||
+	    !msp_sym_is(env, ev->a, MSP_SYM_REG) || ev->a.node != ev->b.node || ev->b.off <= 0 ||
+	    ev->a.off != ev->b.off + size)
 		return false;
 	seen->value[0] = ev->b.off;
 	return true;
@@ -218,7 +234,7 @@ struct question {
 static const struct question questions[] = {
 	{"lua_gettop", read_gettop, {F(L_top), F(L_base)}, "lua_gettop returns top - base"},
 	{"lua_status", read_status, {F(L_status), -1}, "lua_status returns it"},
-	{"lua_atpanic", read_atpanic, {F(L_glref), -1}, "lua_atpanic stores behind it"},
+	{"lua_atpanic", read_atpanic, {F(L_glref), F(gc64)}, "lua_atpanic stores behind it"},
 	{"lua_pushthread",
 	 read_pushthread,
 	 {F(g_mainthref), F(L_maxstack)},
@@ -249,6 +265,7 @@ static bool ask(struct msp_lj_build *build, struct msp_sym_env *env, const char 
 	env->start = sym.addr;
 	env->end = sym.addr + (sym.size ? sym.size : 0x200);
 	env->max_insns = 400;
+	env->refs32 = KNOWN(build, gc64) == 0;
 	env->event = read;
 	env->ctx = seen;
 	msp_sym_run(env, sym.addr);

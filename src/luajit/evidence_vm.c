@@ -32,6 +32,7 @@ struct votes {
 struct vm_reader {
 	struct msp_lj_build *build;
 	struct msp_sym_env env;
+	unsigned int ref_size; /* bytes of a reference: 8 with GC64 */
 
 	/* Of the piece being read. */
 	int64_t jit_base, jmp_mcode, jmp_trace;
@@ -80,16 +81,23 @@ static bool winner(const struct votes *votes, int64_t *a, int64_t *b)
 	return best >= 3 && best >= 2 * second;
 }
 
-static void run(struct vm_reader *r, uint32_t entry, unsigned int max_insns,
-		bool (*event)(struct msp_sym_env *, const struct msp_sym_event *))
+static void run_with(struct vm_reader *r, uint32_t entry, unsigned int max_insns,
+		     bool (*event)(struct msp_sym_env *, const struct msp_sym_event *), void *ctx)
 {
 	r->env.code = r->build->code;
 	r->env.start = r->build->block_start;
 	r->env.end = r->build->block_end;
+	r->env.refs32 = r->ref_size == 4;
 	r->env.max_insns = max_insns;
 	r->env.event = event;
-	r->env.ctx = r;
+	r->env.ctx = ctx;
 	msp_sym_run(&r->env, entry);
+}
+
+static void run(struct vm_reader *r, uint32_t entry, unsigned int max_insns,
+		bool (*event)(struct msp_sym_env *, const struct msp_sym_event *))
+{
+	run_with(r, entry, max_insns, event, r);
 }
 
 static bool is_const(const struct msp_sym_env *env, struct msp_sym v)
@@ -107,7 +115,7 @@ static struct msp_sym base_of(struct msp_sym v)
 struct entry_seen {
 	int64_t l_cframe,
 		cframe; /* field that gets the stack pointer; that, from the entry's rsp */
-	int64_t glref;
+	int64_t glref, glref_size;
 	int64_t arg0_slot[4]; /* frame slots that get L, from the entry's rsp */
 	unsigned int arg0_count;
 	int64_t prev_slot;
@@ -135,8 +143,8 @@ static void entry_store(struct msp_sym_env *env, const struct msp_sym_event *ev,
 		if (msp_sym_is_reg(env, ev->b, ARG0) && ev->b.off == 0 && s->arg0_count < 4)
 			s->arg0_slot[s->arg0_count++] = ev->a.off;
 		else if (msp_sym_is_op(env, ev->b, MSP_OP_SUB, &x, &y) &&
-			 msp_sym_is_load_reg(env, y, 8, ARG0, &s->top))
-			msp_sym_is_load_reg(env, x, 8, ARG0, &s->stack);
+			 msp_sym_is_load_reg(env, y, 0, ARG0, &s->top))
+			msp_sym_is_load_reg(env, x, 0, ARG0, &s->stack);
 		else if (msp_sym_is_load_reg(env, ev->b, 0, ARG0, &off) && off > 0)
 			s->prev_slot = ev->a.off;
 	} else if (msp_sym_is_load_reg(env, base_of(ev->a), 0, ARG0, &off)) {
@@ -148,6 +156,7 @@ static void entry_store(struct msp_sym_env *env, const struct msp_sym_event *ev,
 		else
 			return;
 		s->glref = off;
+		s->glref_size = env->node[ev->a.node].size;
 	}
 }
 
@@ -185,7 +194,7 @@ static bool entry_event(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	else if (ev->kind == MSP_SYM_AT_JUMP)
 		entry_jump(env, ev, &e->s);
 	else if (ev->kind == MSP_SYM_AT_LOAD && msp_sym_is_reg(env, ev->a, ARG1) && ev->a.off < 0 &&
-		 ev->a.off >= -16 && ev->size == 8 && e->s.fr2 < 0)
+		 ev->a.off >= -16 && ev->size == e->r->ref_size && e->s.fr2 < 0)
 		e->s.fr2 = ev->a.off == -16;
 	return false;
 }
@@ -212,6 +221,7 @@ static void entry_found(struct msp_lj_build *build, const struct entry_seen *s)
 	MSP_LJ_FOUND(build, L_cframe, "code", s->l_cframe, "entry from C stores the stack pointer");
 	entry_slots(build, s);
 	MSP_LJ_FOUND(build, L_glref, "code", s->glref, "entry from C takes the dispatch register");
+	MSP_LJ_FOUND(build, gc64, "code", s->glref_size == 8, "entry from C loads a reference");
 	if (s->stack >= 0 && s->top == build->layout.L_top)
 		MSP_LJ_FOUND(build, L_stack, "code", s->stack, "entry from C saves stack - top");
 	if (s->cur_l >= 0)
@@ -232,6 +242,13 @@ static void entry_found(struct msp_lj_build *build, const struct entry_seen *s)
 			     "entry from C finds the function below base");
 }
 
+static void read_entry(struct entry_reader *e, uint32_t entry)
+{
+	memset(&e->s, 0xff, sizeof(e->s));
+	e->s.arg0_count = 0;
+	run_with(e->r, entry, 120, entry_event, e);
+}
+
 /* Entries with no frame of an outer call to save (lj_vm_resume) tell less; they are skipped. */
 static void read_entries(struct vm_reader *r)
 {
@@ -241,20 +258,26 @@ static void read_entries(struct vm_reader *r)
 	for (unsigned int i = 0; i < build->ref_count; i++) {
 		if (build->ref[i].kind == MSP_LJ_REF_ADDRESS)
 			continue;
-		memset(&e.s, 0xff, sizeof(e.s));
-		e.s.arg0_count = 0;
-		r->env.ctx = &e;
-		r->env.code = build->code;
-		r->env.start = build->block_start;
-		r->env.end = build->block_end;
-		r->env.max_insns = 120;
-		r->env.event = entry_event;
-		msp_sym_run(&r->env, build->ref[i].target);
-		if (e.s.l_cframe < 0 || e.s.glref < 0 || e.s.dispatch_to_g < 0 ||
-		    e.s.prev_slot == -1)
-			continue;
-		entry_found(build, &e.s);
+		read_entry(&e, build->ref[i].target);
+		if (e.s.l_cframe >= 0 && e.s.glref >= 0 && e.s.dispatch_to_g >= 0 &&
+		    e.s.prev_slot != -1)
+			entry_found(build, &e.s);
 	}
+}
+
+/* What everything else depends on: the size of references, as the entries load them. */
+static unsigned int read_ref_size(struct vm_reader *r)
+{
+	struct entry_reader e = {.r = r};
+
+	for (unsigned int i = 0; i < r->build->ref_count; i++) {
+		if (r->build->ref[i].kind == MSP_LJ_REF_ADDRESS)
+			continue;
+		read_entry(&e, r->build->ref[i].target);
+		if (e.s.l_cframe >= 0 && e.s.glref >= 0)
+			return (unsigned int)e.s.glref_size;
+	}
+	return r->build->has[MSP_LJ_FIELD_gc64] && !r->build->layout.gc64 ? 4 : 8;
 }
 
 /* ---- Handlers ---- */
@@ -265,17 +288,18 @@ static void handler_store(struct vm_reader *r, const struct msp_sym_event *ev)
 	const struct msp_sym_node *from = &env->node[ev->b.node];
 	int64_t slot;
 
-	if (ev->size == 8 && msp_sym_is_reg(env, ev->a, MSP_X64_RSP) && ev->a.off > 0 &&
+	if (ev->size == r->ref_size && msp_sym_is_reg(env, ev->a, MSP_X64_RSP) && ev->a.off > 0 &&
 	    from->kind == MSP_SYM_REG && from->op != MSP_X64_RSP)
 		vote(&r->save_pc, ev->a.off, from->op);
-	if (ev->size == 8 && msp_sym_is_load_reg(env, base_of(ev->a), 0, MSP_X64_RSP, &slot) &&
+	if (ev->size == r->ref_size &&
+	    msp_sym_is_load_reg(env, base_of(ev->a), 0, MSP_X64_RSP, &slot) &&
 	    (ev->a.off == r->build->layout.L_base || !r->build->has[MSP_LJ_FIELD_L_base]) &&
 	    ev->a.off > 0 && from->kind == MSP_SYM_REG && !ev->b.off)
 		vote(&r->save_l, slot << 16 | ev->a.off, from->op);
 	if (ev->size == 4 && is_const(env, ev->b) && (int32_t)ev->b.off < 0 &&
 	    (int32_t)ev->b.off >= MIN_VMSTATE && env->node[ev->a.node].kind == MSP_SYM_REG)
 		vote(&r->vmstate, ev->a.off, env->node[ev->a.node].op);
-	if (ev->size == 8 && env->node[ev->a.node].kind == MSP_SYM_REG && ev->a.off < 0 &&
+	if (ev->size == r->ref_size && env->node[ev->a.node].kind == MSP_SYM_REG && ev->a.off < 0 &&
 	    msp_sym_is_reg(env, ev->a, r->build->layout.reg_dispatch) &&
 	    from->kind == MSP_SYM_REG && !ev->b.off)
 		r->jit_base = ev->a.off;
@@ -291,7 +315,7 @@ static void handler_jump(struct vm_reader *r, const struct msp_sym_event *ev)
 	if (!msp_sym_is_load(env, ev->a, 8, &trace) ||
 	    !msp_sym_is_load(env, base_of(trace), 0, &slot) ||
 	    !msp_sym_is(env, slot, MSP_SYM_INDEX) ||
-	    !msp_sym_is_load_reg(env, env->node[slot.node].a, 8, r->build->layout.reg_dispatch,
+	    !msp_sym_is_load_reg(env, env->node[slot.node].a, 0, r->build->layout.reg_dispatch,
 				 &off))
 		return;
 	r->jmp_mcode = trace.off;
@@ -364,6 +388,9 @@ static void read_handlers(struct vm_reader *r)
 			r->trace_table = r->jmp_trace;
 			r->trace_base = r->jit_base;
 		}
+		/* Opcodes that a build does not have share the next one's handler. */
+		if (i && build->handler[i] == build->handler[i - 1])
+			continue;
 		if (before >= 0 && before == r->call_untagged && !build->op_count)
 			header_ops_found(build, i - 1, before);
 		before = r->call_untagged;
@@ -405,9 +432,11 @@ static bool address_event(struct msp_sym_env *env, const struct msp_sym_event *e
 	struct msp_sym a, b;
 
 	/* lj_trace_exit(J, exit state on the stack) */
+	a = ev->kind == MSP_SYM_AT_CALL ? ev->reg[build->layout.reg_dispatch] : ev->a;
 	if (ev->kind == MSP_SYM_AT_CALL && msp_sym_is_reg(env, ev->reg[ARG1], MSP_X64_RSP) &&
-	    msp_sym_is_reg(env, ev->reg[ARG0], build->layout.reg_dispatch))
-		MSP_LJ_FOUND(build, g_to_J, "code", build->layout.dispatch_to_g + ev->reg[ARG0].off,
+	    a.node && ev->reg[ARG0].node == a.node)
+		MSP_LJ_FOUND(build, g_to_J, "code",
+			     build->layout.dispatch_to_g + ev->reg[ARG0].off - a.off,
 			     "trace exit passes J and the registers");
 	if (ev->kind != MSP_SYM_AT_CMP)
 		return false;
@@ -458,17 +487,19 @@ static bool ifuncf_event(struct msp_sym_env *env, const struct msp_sym_event *ev
 	int pc = build->layout.reg_pc;
 	int64_t off, to_pt = (int64_t)build->layout.pt_size + 4;
 
-	if (ev->kind == MSP_SYM_AT_LOAD && ev->size == 8 && msp_sym_is_reg(env, ev->a, pc) &&
-	    ev->a.off < 0)
+	/* Bytes -4 to 0 are the instruction's own. */
+	if (ev->kind == MSP_SYM_AT_LOAD && ev->size == r->ref_size &&
+	    msp_sym_is_reg(env, ev->a, pc) && ev->a.off < -4)
 		MSP_LJ_FOUND(build, pt_k, "code", to_pt + ev->a.off,
 			     "BC_FUNCF loads the constants");
 	if (ev->kind == MSP_SYM_AT_CMP && msp_sym_is_load_reg(env, ev->b, 1, pc, &off))
 		MSP_LJ_FOUND(build, pt_numparams, "code", to_pt + off,
 			     "BC_FUNCF compares the arguments with it");
-	if (ev->kind == MSP_SYM_AT_CMP && msp_sym_is_load(env, ev->b, 8, &(struct msp_sym){0})) {
+	if (ev->kind == MSP_SYM_AT_CMP &&
+	    msp_sym_is_load(env, ev->b, r->ref_size, &(struct msp_sym){0})) {
 		struct msp_sym addr = env->node[ev->b.node].a;
 
-		if (msp_sym_is_load_reg(env, base_of(addr), 8, MSP_X64_RSP, &off) &&
+		if (msp_sym_is_load_reg(env, base_of(addr), 0, MSP_X64_RSP, &off) &&
 		    off == build->layout.cf_L)
 			MSP_LJ_FOUND(build, L_maxstack, "code", addr.off,
 				     "BC_FUNCF compares the frame's end with it");
@@ -499,10 +530,7 @@ static void read_single_handlers(struct vm_reader *r)
 	if (build->has[MSP_LJ_FIELD_pt_size] && build->has[MSP_LJ_FIELD_bc_funcf] &&
 	    build->layout.bc_funcf + 1U < build->handler_count)
 		run(r, build->handler[build->layout.bc_funcf + 1], 100, ifuncf_event);
-	r->env.max_insns = 40;
-	r->env.event = islt_event;
-	r->env.ctx = &dualnum;
-	msp_sym_run(&r->env, build->handler[0]);
+	run_with(r, build->handler[0], 40, islt_event, &dualnum);
 	MSP_LJ_FOUND(build, dualnum, "code", dualnum, "whether BC_ISLT compares integers");
 }
 
@@ -538,6 +566,8 @@ void msp_lj_evidence_vm(struct msp_lj_build *build)
 	MSP_LJ_FOUND(build, vm_start, "code", build->block_start, "table of handlers");
 	MSP_LJ_FOUND(build, vm_end, "code", build->block_end, "end of the handlers' code");
 	r->trace_mcode = -1;
+	r->ref_size = 8;
+	r->ref_size = read_ref_size(r);
 	read_handlers(r);
 	/* Before the entries: the saved position tells their two slots with L apart. */
 	habits_found(r);
@@ -547,7 +577,6 @@ void msp_lj_evidence_vm(struct msp_lj_build *build)
 	trace_found(build, r);
 	read_single_handlers(r);
 	read_frame_rule(build);
-	MSP_LJ_FOUND(build, gc64, "code", 1, "references are loaded with 64 bits");
 	MSP_LJ_FOUND(build, jit, "code", build->has[MSP_LJ_FIELD_T_mcode],
 		     "whether a handler jumps into traces");
 	MSP_LJ_FOUND(build, reg_l, "constant", MSP_REG_NONE, "x86-64 keeps L in the frame only");

@@ -18,7 +18,7 @@
 #define FIRST_FFID 2
 #define NEAR 32
 
-#define MAX_SITES 16384
+#define MAX_SITES 65536
 
 /* Where code takes the address of constant data in the register of a call's third argument. */
 struct site {
@@ -45,11 +45,19 @@ static const char *identifier(const struct msp_lj_build *build, uint64_t addr)
 	return n && !s[n] ? s : NULL;
 }
 
-/* x86-64: lea reg, [rip + rel32] at p; what it points at, 0: it is something else. */
-static uint64_t x64_lea(const uint8_t *p, uint64_t addr, uint8_t modrm)
+/*
+ * x86-64: lea reg, [rip + rel32] at p, or mov reg, imm32 in a program with fixed addresses; what it
+ * points at, 0: it is something else.
+ */
+static uint64_t x64_lea(const struct msp_lj_build *build, const uint8_t *p, uint64_t addr,
+			uint8_t modrm)
 {
 	int32_t rel;
 
+	if (build->position_dependent && p[0] == 0xb8 + (modrm >> 3)) {
+		memcpy(&rel, p + 1, sizeof(rel));
+		return (uint32_t)rel - msp_image_min_vaddr(build->image);
+	}
 	if (p[0] != 0x48 || p[1] != 0x8d || p[2] != modrm)
 		return 0;
 	memcpy(&rel, p + 3, sizeof(rel));
@@ -74,7 +82,7 @@ static const char *string_near(const struct msp_lj_build *build, const uint8_t *
 			/* xor esi, esi: no name */
 			if (modrm == LEA_RSI && bytes[i] == 0x31 && bytes[i + 1] == 0xf6)
 				return NULL;
-			to = x64_lea(bytes + i, base + i, modrm);
+			to = x64_lea(build, bytes + i, base + i, modrm);
 			s = to ? identifier(build, to) : NULL;
 			if (s)
 				return s;
@@ -125,7 +133,7 @@ static void find_sites(const struct msp_lj_build *build, struct sites *sites)
 		if (!build->segment[s].exec || !bytes)
 			continue;
 		for (size_t i = 0; i + 7 <= size && sites->count < MAX_SITES; i++) {
-			target = x64_lea(bytes + i, base + i, LEA_RDX);
+			target = x64_lea(build, bytes + i, base + i, LEA_RDX);
 			if (target && in_constants(build, target))
 				sites->site[sites->count++] = (struct site){target, base + i};
 		}
@@ -157,6 +165,9 @@ static void find_library(struct msp_lj_build *build, const struct sites *sites,
 /* Functions that are registered later, by number: mov edx, ffid with a name in rcx next to it. */
 static const char *name_by_number(const struct msp_lj_build *build, unsigned int ffid)
 {
+	/* There numbers look like addresses, and any string is near. */
+	if (build->position_dependent)
+		return NULL;
 	for (unsigned int s = 0; s < build->segment_count; s++) {
 		size_t size;
 		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
@@ -188,6 +199,27 @@ static void set_name(struct msp_lj_build *build, unsigned int ffid, const char *
 	build->ff_name[ffid] = strdup(text);
 }
 
+/* Its function number i, in the table of C functions whose address is taken near the library's. */
+static uint64_t find_function(const struct msp_lj_build *build, const struct sites *sites,
+			      const struct msp_libinit *init, unsigned int number)
+{
+	for (unsigned int i = 0; i < sites->count; i++) {
+		uint64_t addr = sites->site[i].addr, start = addr < NEAR ? 0 : addr - NEAR, table;
+		size_t avail;
+		const uint8_t *bytes = msp_image_bytes(build->image, start, &avail);
+
+		if (sites->site[i].target != init->addr || !bytes)
+			continue;
+		for (size_t at = 0; at < 2 * NEAR && at + 7 <= avail; at++) {
+			table = x64_lea(build, bytes + at, start + at, LEA_RCX);
+			table = table ? msp_lj_pointer_at(build, table + number * 8ULL) : 0;
+			if (table && msp_lj_in_exec(build, table))
+				return table;
+		}
+	}
+	return 0;
+}
+
 static void add_table(struct msp_lj_build *build, const struct sites *sites,
 		      const struct msp_libinit *init)
 {
@@ -198,6 +230,8 @@ static void add_table(struct msp_lj_build *build, const struct sites *sites,
 		const char *name = init->func[i].name;
 		unsigned int ffid = init->ffid + i;
 
+		if (!strcmp(name, "tracesnap"))
+			build->tracesnap = find_function(build, sites, init, i);
 		if (name[0]) {
 			set_name(build, ffid, lib.prefix, name, "");
 			continue;
@@ -213,9 +247,21 @@ static void add_table(struct msp_lj_build *build, const struct sites *sites,
 	}
 }
 
-/* The table whose numbers continue there; ffasm can be higher by some, which had no name. */
-static bool find_table(struct msp_lj_build *build, unsigned int ffid, unsigned int ffasm,
-		       unsigned int slack, struct msp_libinit *init)
+static bool is_referenced(const struct sites *sites, uint64_t target)
+{
+	for (unsigned int i = 0; i < sites->count; i++) {
+		if (sites->site[i].target == target)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The table whose numbers continue there; ffasm can be higher by some, which had no name. The code
+ * that registers it takes its address; in a program with much else that tells it from chance hits.
+ */
+static bool find_table(struct msp_lj_build *build, const struct sites *sites, unsigned int ffid,
+		       unsigned int ffasm, unsigned int slack, struct msp_libinit *init)
 {
 	for (unsigned int s = 0; s < build->segment_count; s++) {
 		size_t size;
@@ -226,7 +272,8 @@ static bool find_table(struct msp_lj_build *build, unsigned int ffid, unsigned i
 		for (size_t i = 0; i + 4 <= size; i++) {
 			if (bytes[i] != ffid || bytes[i + 1] < ffasm ||
 			    bytes[i + 1] > ffasm + slack ||
-			    !msp_libinit_parse(bytes + i, size - i, init))
+			    !msp_libinit_parse(bytes + i, size - i, init) ||
+			    !is_referenced(sites, build->segment[s].addr + i))
 				continue;
 			init->addr = build->segment[s].addr + i;
 			return true;
@@ -244,7 +291,8 @@ void msp_lj_find_ff_names(struct msp_lj_build *build)
 	if (!init || !sites.site)
 		goto out;
 	find_sites(build, &sites);
-	while (ffid < MSP_LJ_MAX_FF && find_table(build, ffid, ffasm, slack, init) && init->count) {
+	while (ffid < MSP_LJ_MAX_FF && find_table(build, &sites, ffid, ffasm, slack, init) &&
+	       init->count) {
 		add_table(build, &sites, init);
 		ffid += init->count;
 		ffasm = init->ffasm + init->asm_count;

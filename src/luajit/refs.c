@@ -94,13 +94,15 @@ static void scan_relocations(struct msp_lj_build *build, uint64_t addr, uint64_t
 	}
 }
 
-static void scan_dynamic(struct msp_lj_build *build)
+/* Where the relocations with addends are. */
+static void find_relocations(const struct msp_lj_build *build, uint64_t *rela, uint64_t *rela_size)
 {
-	uint64_t min_vaddr = msp_image_min_vaddr(build->image), rela = 0, rela_size = 0;
+	uint64_t min_vaddr = msp_image_min_vaddr(build->image);
 	size_t avail;
 	const uint8_t *bytes = msp_image_bytes(build->image, build->dynamic_addr, &avail);
 	Elf64_Dyn dyn;
 
+	*rela = *rela_size = 0;
 	if (!bytes || !build->dynamic_size)
 		return;
 	if (build->dynamic_size < avail)
@@ -110,20 +112,45 @@ static void scan_dynamic(struct msp_lj_build *build)
 		if (dyn.d_tag == DT_NULL)
 			break;
 		if (dyn.d_tag == DT_RELA)
-			rela = dyn.d_un.d_ptr - min_vaddr;
+			*rela = dyn.d_un.d_ptr - min_vaddr;
 		if (dyn.d_tag == DT_RELASZ)
-			rela_size = dyn.d_un.d_val;
+			*rela_size = dyn.d_un.d_val;
 	}
-	scan_relocations(build, rela, rela_size);
+}
+
+uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr)
+{
+	uint64_t min_vaddr = msp_image_min_vaddr(build->image), at, size, word = 0;
+	size_t avail;
+	const uint8_t *bytes;
+	Elf64_Rela rela;
+
+	find_relocations(build, &at, &size);
+	bytes = size ? msp_image_bytes(build->image, at, &avail) : NULL;
+	if (bytes && size < avail)
+		avail = size;
+	for (; bytes && avail >= sizeof(rela); avail -= sizeof(rela), bytes += sizeof(rela)) {
+		memcpy(&rela, bytes, sizeof(rela));
+		if (ELF64_R_TYPE(rela.r_info) == R_X86_64_RELATIVE &&
+		    rela.r_offset - min_vaddr == addr)
+			return (uint64_t)rela.r_addend - min_vaddr;
+	}
+	bytes = msp_image_bytes(build->image, addr, &avail);
+	if (bytes && avail >= sizeof(word))
+		memcpy(&word, bytes, sizeof(word));
+	return word ? word - min_vaddr : 0;
 }
 
 void msp_lj_find_refs(struct msp_lj_build *build)
 {
+	uint64_t rela, rela_size;
+
 	for (unsigned int i = 0; i < build->segment_count; i++) {
 		if (build->segment[i].exec)
 			scan_code(build, i);
 		else
 			scan_data(build, i);
 	}
-	scan_dynamic(build);
+	find_relocations(build, &rela, &rela_size);
+	scan_relocations(build, rela, rela_size);
 }

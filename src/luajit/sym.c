@@ -7,10 +7,16 @@
 #define MAX_VISITS 512
 /* How often a path may come by one instruction: loops show what they do the first time. */
 #define VISITS_PER_INSN 4
+#define MAX_SPILLS 8
 
 struct path {
 	uint64_t addr;
 	struct msp_sym reg[16];
+	struct {
+		int64_t off; /* from the stack pointer at the start */
+		struct msp_sym value;
+	} spill[MAX_SPILLS];
+	unsigned int spill_count;
 };
 
 struct run {
@@ -144,6 +150,34 @@ static void emit(struct run *run, const struct msp_insn *insn, int kind, unsigne
 		run->stop = true;
 }
 
+static struct msp_sym *find_spill(struct run *run, struct msp_sym addr)
+{
+	struct path *path = &run->path;
+
+	for (unsigned int i = 0; i < path->spill_count; i++) {
+		if (path->spill[i].off == addr.off)
+			return &path->spill[i].value;
+	}
+	return NULL;
+}
+
+/* A value put on the stack, until it is needed again. */
+static void spill(struct run *run, struct msp_sym addr, struct msp_sym value)
+{
+	struct path *path = &run->path;
+	struct msp_sym *known;
+
+	if (!run->env->keep_spills || !msp_sym_is_reg(run->env, addr, MSP_X64_RSP))
+		return;
+	known = find_spill(run, addr);
+	if (!known && path->spill_count < MAX_SPILLS) {
+		path->spill[path->spill_count].off = addr.off;
+		known = &path->spill[path->spill_count++].value;
+	}
+	if (known)
+		*known = value;
+}
+
 static struct msp_sym load(struct run *run, const struct msp_insn *insn,
 			   const struct msp_operand *opnd)
 {
@@ -151,6 +185,12 @@ static struct msp_sym load(struct run *run, const struct msp_insn *insn,
 	struct msp_sym value = unknown;
 
 	node.a = mem_address(run, opnd);
+	if (run->env->keep_spills && msp_sym_is_reg(run->env, node.a, MSP_X64_RSP)) {
+		const struct msp_sym *known = find_spill(run, node.a);
+
+		if (known)
+			return *known;
+	}
 	if (node.a.node) {
 		value = intern(run->env, &node);
 		emit(run, insn, MSP_SYM_AT_LOAD, opnd->size, node.a, value);
@@ -193,9 +233,12 @@ static void write_operand(struct run *run, const struct msp_insn *insn, struct m
 {
 	const struct msp_operand *opnd = &insn->operand[0];
 
-	if (opnd->kind == MSP_OPND_MEM)
-		emit(run, insn, MSP_SYM_AT_STORE, opnd->size, mem_address(run, opnd), value);
-	else if (opnd->kind == MSP_OPND_REG && opnd->reg != MSP_REG_NONE)
+	if (opnd->kind == MSP_OPND_MEM) {
+		struct msp_sym addr = mem_address(run, opnd);
+
+		emit(run, insn, MSP_SYM_AT_STORE, opnd->size, addr, value);
+		spill(run, addr, value);
+	} else if (opnd->kind == MSP_OPND_REG && opnd->reg != MSP_REG_NONE)
 		set_reg(run, insn, opnd->reg, opnd->high_byte ? 1 : opnd->size, value);
 }
 
@@ -432,6 +475,8 @@ bool msp_sym_is_untagged(const struct msp_sym_env *env, struct msp_sym v)
 {
 	const struct msp_sym_node *node = &env->node[v.node];
 
+	if (env->refs32)
+		return node->kind == MSP_SYM_LOAD && node->size == 4 && v.off == 0;
 	return node->kind == MSP_SYM_OP && node->op == MSP_OP_AND && is_constant(node->b) &&
 	       node->b.off == (int64_t)(~0ULL >> 17);
 }

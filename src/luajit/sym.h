@@ -56,6 +56,8 @@ struct msp_sym_env {
 	struct msp_code *code;
 	uint64_t start, end; /* the piece: control that leaves it is an event and ends the path */
 	unsigned int max_insns;
+	bool keep_spills; /* what is stored to the stack is what is loaded from there */
+	bool refs32; /* references to objects are 32 bits, untagged */
 	unsigned int node_count;
 	struct msp_sym_node node[MSP_SYM_NODES];
 	/* Returns true to stop everything. */
@@ -96,7 +98,7 @@ bool msp_sym_is_load_load_reg(const struct msp_sym_env *env, struct msp_sym v, u
 /* v is a op b (offset 0)? */
 bool msp_sym_is_op(const struct msp_sym_env *env, struct msp_sym v, int op, struct msp_sym *a,
 		   struct msp_sym *b);
-/* v is a pointer taken out of a tagged value: its tag bits were masked or shifted out. */
+/* v is a pointer taken out of a value: its tag bits were masked or shifted out, or it was loaded as 32 bits. */
 bool msp_sym_is_untagged(const struct msp_sym_env *env, struct msp_sym v);
 
 #endif
