@@ -83,6 +83,18 @@ bool msp_proof_u64(struct msp_prover *p, uint64_t addr, uint64_t *out)
 	return msp_proof_read(p, addr, out, sizeof(*out));
 }
 
+bool msp_proof_ref(struct msp_prover *p, uint64_t addr, uint64_t *out)
+{
+	uint32_t half;
+
+	if (p->layout->gc64)
+		return msp_proof_u64(p, addr, out);
+	if (!msp_proof_u32(p, addr, &half))
+		return false;
+	*out = half;
+	return true;
+}
+
 bool msp_proof_is(struct msp_prover *p, uint64_t addr, uint8_t gct)
 {
 	uint8_t type;
@@ -205,7 +217,7 @@ static bool is_thread_of(struct msp_prover *p, uint64_t L)
 	uint64_t glref;
 
 	return msp_proof_is(p, L, MSP_GCT_THREAD) &&
-	       msp_proof_u64(p, L + (uint64_t)p->layout->L_glref, &glref) && glref == p->g;
+	       msp_proof_ref(p, L + (uint64_t)p->layout->L_glref, &glref) && glref == p->g;
 }
 
 /* The main thread's state is also part of the allocation: it ends where the global state starts. */
@@ -213,7 +225,7 @@ static bool check_mainthref(struct msp_prover *p, char *why)
 {
 	uint64_t L;
 
-	if (!msp_proof_u64(p, p->g + (uint64_t)(int64_t)p->layout->g_mainthref, &L))
+	if (!msp_proof_ref(p, p->g + (uint64_t)(int64_t)p->layout->g_mainthref, &L))
 		return WHY("0x%" PRIx64 " is not readable", p->g);
 	if (!is_thread_of(p, L))
 		return WHY("0x%" PRIx64 " is no thread of 0x%" PRIx64, L, p->g);
@@ -227,7 +239,7 @@ static bool check_cur_l(struct msp_prover *p, char *why)
 {
 	uint64_t L;
 
-	if (!msp_proof_u64(p, p->g + (uint64_t)(int64_t)p->layout->g_cur_L, &L))
+	if (!msp_proof_ref(p, p->g + (uint64_t)(int64_t)p->layout->g_cur_L, &L))
 		return WHY("not readable");
 	/* A VM that never ran has none. */
 	if (L && !is_thread_of(p, L))
@@ -261,10 +273,10 @@ static bool read_stack(struct msp_prover *p, uint64_t L, struct stack *s)
 {
 	const struct msp_lj_layout *l = p->layout;
 
-	return msp_proof_u64(p, L + (uint64_t)l->L_stack, &s->stack) &&
+	return msp_proof_ref(p, L + (uint64_t)l->L_stack, &s->stack) &&
 	       msp_proof_u64(p, L + (uint64_t)l->L_base, &s->base) &&
 	       msp_proof_u64(p, L + (uint64_t)l->L_top, &s->top) &&
-	       msp_proof_u64(p, L + (uint64_t)l->L_maxstack, &s->maxstack) &&
+	       msp_proof_ref(p, L + (uint64_t)l->L_maxstack, &s->maxstack) &&
 	       msp_proof_u32(p, L + (uint64_t)l->L_stacksize, &s->size);
 }
 
@@ -290,7 +302,8 @@ static bool check_stack(struct msp_prover *p, char *why)
 	if (s.top % 8 || s.top < s.stack || s.top > s.stack + (uint64_t)s.size * 8)
 		return WHY("top is %" PRId64 " bytes above the stack", (int64_t)(s.top - s.stack));
 	/* The lowest slot is a frame of the thread itself. */
-	if (!msp_proof_u64(p, s.stack, &first) || (first & ((1ULL << 47) - 1)) != p->main_L)
+	if (!msp_proof_u64(p, s.stack, &first) ||
+	    (l->gc64 ? first & ((1ULL << 47) - 1) : (uint32_t)first) != p->main_L)
 		return WHY("lowest slot is 0x%" PRIx64, first);
 	if (status > MAX_STATUS)
 		return WHY("status is %u", status);
@@ -318,7 +331,7 @@ static bool check_state(struct msp_prover *p, char *why)
 		return WHY("vmstate is %d", vmstate);
 	if (!l->jit)
 		return true;
-	if (!msp_proof_u64(p, p->g + (uint64_t)(int64_t)l->g_jit_base, &base))
+	if (!msp_proof_ref(p, p->g + (uint64_t)(int64_t)l->g_jit_base, &base))
 		return WHY("jit_base is not readable");
 	if (base % 8 || base >= 1ULL << 47)
 		return WHY("jit_base is 0x%" PRIx64, base);
@@ -356,8 +369,8 @@ static bool check_frames(struct msp_prover *p, char *why)
 	for (int i = 0; frame && i < MAX_CFRAMES; i++, frame = prev) {
 		frame &= ~3ULL;
 		if (!msp_proof_pointer(frame, 8) ||
-		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cf_L, &L) ||
-		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cf_PC, &pc) ||
+		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_L, &L) ||
+		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_PC, &pc) ||
 		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cf_prev, &prev) ||
 		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cframe_size - 8, &ra))
 			return WHY("frame 0x%" PRIx64 " is not readable", frame);

@@ -41,6 +41,12 @@ bool msp_proof_u8(struct msp_prover *p, uint64_t addr, uint8_t *out);
 bool msp_proof_u16(struct msp_prover *p, uint64_t addr, uint16_t *out);
 bool msp_proof_u32(struct msp_prover *p, uint64_t addr, uint32_t *out);
 bool msp_proof_u64(struct msp_prover *p, uint64_t addr, uint64_t *out);
+/* A reference to an object or into memory (GCRef, MRef): 64 bits with GC64, else 32. */
+bool msp_proof_ref(struct msp_prover *p, uint64_t addr, uint64_t *out);
+static inline uint64_t msp_proof_ref_size(const struct msp_prover *p)
+{
+	return p->layout->gc64 ? 8 : 4;
+}
 /* A plausible pointer to something aligned? */
 static inline bool msp_proof_pointer(uint64_t addr, unsigned int align)
 {

@@ -37,7 +37,7 @@ static void add_children(struct msp_prover *p, const struct msp_proof_proto *par
 		struct pair *pair = &l->pair[l->count];
 		uint64_t obj;
 
-		if (!msp_proof_u64(p, parent->k - i * 8ULL, &obj) ||
+		if (!msp_proof_ref(p, parent->k - i * msp_proof_ref_size(p), &obj) ||
 		    !msp_proof_is(p, obj, MSP_GCT_PROTO) ||
 		    !msp_proof_read_proto(p, obj, &pair->child) || !has_lines(&pair->child))
 			continue;
@@ -59,7 +59,8 @@ static bool refers_to_child(struct msp_prover *p, const struct msp_proof_proto *
 {
 	uint64_t obj;
 
-	return index < parent->sizekgc && msp_proof_u64(p, parent->k - (index + 1ULL) * 8, &obj) &&
+	return index < parent->sizekgc &&
+	       msp_proof_ref(p, parent->k - (index + 1ULL) * msp_proof_ref_size(p), &obj) &&
 	       msp_proof_is(p, obj, MSP_GCT_PROTO);
 }
 

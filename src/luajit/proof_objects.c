@@ -17,10 +17,16 @@
 #define LIST_EVIDENCE 12
 #define GLOBAL_GC_PART 160
 
-/* Slots with a function: the tag of functions in the upper 17 bits (GC64). */
+/* Slots with a function: the tag of functions in the upper 17 bits (GC64), or the upper half. */
 #define TAG_FUNC 0x1fff7
-static bool slot_function(uint64_t slot, uint64_t *func)
+#define TAG_FUNC_32 0xfffffff7
+static bool slot_function(const struct msp_prover *p, uint64_t slot, uint64_t *func)
 {
+	if (!p->layout->gc64) {
+		*func = (uint32_t)slot;
+		/* Or a frame: its link is in the upper half. */
+		return slot >> 32 == TAG_FUNC_32 || slot >> 32 < TAG_FUNC_32 - 16;
+	}
 	*func = slot & ((1ULL << 47) - 1);
 	return slot >> 47 == TAG_FUNC;
 }
@@ -51,7 +57,7 @@ static void add_function(struct msp_prover *p, uint64_t func)
 		return;
 	p->func[p->func_count++] = func;
 	if (msp_proof_u8(p, func + (uint64_t)l->fn_ffid, &ffid) && ffid == 0 &&
-	    msp_proof_u64(p, func + (uint64_t)l->fn_pc, &pc))
+	    msp_proof_ref(p, func + (uint64_t)l->fn_pc, &pc))
 		add_proto(p, pc - (uint64_t)(int64_t)l->pt_size);
 }
 
@@ -60,7 +66,7 @@ static void collect_stack(struct msp_prover *p, uint64_t L)
 	const struct msp_lj_layout *l = p->layout;
 	uint64_t slot[SLOT_CHUNK], stack, top, func;
 
-	if (!L || !msp_proof_u64(p, L + (uint64_t)l->L_stack, &stack) ||
+	if (!L || !msp_proof_ref(p, L + (uint64_t)l->L_stack, &stack) ||
 	    !msp_proof_u64(p, L + (uint64_t)l->L_top, &top) || top <= stack ||
 	    !msp_proof_pointer(stack, 8))
 		return;
@@ -69,7 +75,7 @@ static void collect_stack(struct msp_prover *p, uint64_t L)
 			return;
 		for (unsigned int k = 0; k < SLOT_CHUNK && stack + (i + k) * 8 < top; k++) {
 			/* Slots above the top may hold what was collected since. */
-			if (slot_function(slot[k], &func) && msp_proof_is(p, func, MSP_GCT_FUNC))
+			if (slot_function(p, slot[k], &func) && msp_proof_is(p, func, MSP_GCT_FUNC))
 				add_function(p, func);
 		}
 	}
@@ -92,7 +98,7 @@ static unsigned int chain_length(struct msp_prover *p, uint64_t obj, unsigned in
 
 	while (n < max && list_object(p, obj, &gct)) {
 		n++;
-		if (!msp_proof_u64(p, obj, &obj))
+		if (!msp_proof_ref(p, obj, &obj))
 			break;
 	}
 	return n;
@@ -104,9 +110,9 @@ static uint64_t list_head(struct msp_prover *p)
 	uint64_t head;
 
 	if (p->build->g_gcroot > 0)
-		return msp_proof_u64(p, p->g + (uint64_t)p->build->g_gcroot, &head) ? head : 0;
-	for (unsigned int off = 16; off < GLOBAL_GC_PART; off += 8) {
-		if (msp_proof_u64(p, p->g + off, &head) &&
+		return msp_proof_ref(p, p->g + (uint64_t)p->build->g_gcroot, &head) ? head : 0;
+	for (uint64_t off = 8; off < GLOBAL_GC_PART; off += msp_proof_ref_size(p)) {
+		if (msp_proof_ref(p, p->g + off, &head) &&
 		    chain_length(p, head, LIST_EVIDENCE) == LIST_EVIDENCE)
 			return head;
 	}
@@ -123,7 +129,7 @@ static void collect_list(struct msp_prover *p)
 			add_function(p, obj);
 		if (gct == MSP_GCT_PROTO)
 			add_proto(p, obj);
-		if (!msp_proof_u64(p, obj, &obj))
+		if (!msp_proof_ref(p, obj, &obj))
 			break;
 	}
 }
@@ -138,7 +144,7 @@ static void collect_children(struct msp_prover *p)
 		if (!msp_proof_read_proto(p, p->proto[i], &pt) || !msp_proof_pointer(pt.k, 8))
 			continue;
 		for (unsigned int k = 1; k <= pt.sizekgc && k <= MAX_CHILDREN; k++) {
-			if (msp_proof_u64(p, pt.k - k * 8, &child))
+			if (msp_proof_ref(p, pt.k - k * msp_proof_ref_size(p), &child))
 				add_proto(p, child);
 		}
 	}
@@ -211,7 +217,7 @@ void msp_proof_functions(struct msp_prover *p)
 		uint8_t ffid;
 
 		if (!msp_proof_u8(p, func + (uint64_t)l->fn_ffid, &ffid) ||
-		    !msp_proof_u64(p, func + (uint64_t)l->fn_pc, &pc))
+		    !msp_proof_ref(p, func + (uint64_t)l->fn_pc, &pc))
 			continue;
 		if (ffid == 0)
 			check_lua(p, &t, func, pc);

@@ -36,11 +36,11 @@ bool msp_proof_read_proto(struct msp_prover *p, uint64_t at, struct msp_proof_pr
 	       msp_proof_u32(p, AT(pt_sizept), &pt->sizept) &&
 	       msp_proof_u32(p, AT(pt_firstline), &pt->firstline) &&
 	       msp_proof_u32(p, AT(pt_numline), &pt->numline) &&
-	       msp_proof_u64(p, AT(pt_k), &pt->k) &&
-	       msp_proof_u64(p, AT(pt_chunkname), &pt->chunkname) &&
-	       msp_proof_u64(p, AT(pt_lineinfo), &pt->lineinfo) &&
-	       msp_proof_u64(p, AT(pt_uvinfo), &pt->uvinfo) &&
-	       msp_proof_u64(p, AT(pt_varinfo), &pt->varinfo) &&
+	       msp_proof_ref(p, AT(pt_k), &pt->k) &&
+	       msp_proof_ref(p, AT(pt_chunkname), &pt->chunkname) &&
+	       msp_proof_ref(p, AT(pt_lineinfo), &pt->lineinfo) &&
+	       msp_proof_ref(p, AT(pt_uvinfo), &pt->uvinfo) &&
+	       msp_proof_ref(p, AT(pt_varinfo), &pt->varinfo) &&
 	       msp_proof_u32(p, AT(pt_size), &pt->header);
 #undef AT
 }
@@ -53,7 +53,8 @@ bool msp_proof_proto_bounded(const struct msp_proof_proto *pt)
 
 static bool check_sizes(struct msp_tally *t, struct msp_prover *p, const struct msp_proof_proto *pt)
 {
-	uint64_t k = (uint64_t)p->layout->pt_size + pt->sizebc * 4ULL + pt->sizekgc * 8ULL;
+	uint64_t k = (uint64_t)p->layout->pt_size + pt->sizebc * 4ULL +
+		     pt->sizekgc * msp_proof_ref_size(p);
 
 	if (!msp_tally_add(t, msp_proof_proto_bounded(pt),
 			   "0x%" PRIx64 " has %u instructions in %u bytes", pt->at, pt->sizebc,
@@ -89,7 +90,7 @@ static void check_children(struct msp_tally *t, struct msp_prover *p,
 	uint64_t obj;
 
 	for (unsigned int i = 1; i <= pt->sizekgc && i <= 1024 && !child; i++)
-		child = msp_proof_u64(p, pt->k - i * 8ULL, &obj) &&
+		child = msp_proof_ref(p, pt->k - i * msp_proof_ref_size(p), &obj) &&
 			msp_proof_is(p, obj, MSP_GCT_PROTO);
 	msp_tally_add(t, !(pt->flags & PROTO_CHILD) == !child,
 		      "0x%" PRIx64 " has flags 0x%x, nested prototypes: %s", pt->at, pt->flags,

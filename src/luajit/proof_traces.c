@@ -13,6 +13,8 @@
 #define MIN_SNAPSHOTS 32
 #define MAX_CHECKED 128
 #define MAX_SNAPS 1024
+/* Frames in a snapshot, at most two words each. */
+#define MAX_LINKS 512
 #define MAX_MCODE (1U << 24)
 #define MAX_SPADJUST 4096
 /* lj_ir.h: references of instructions count up from here, of constants down. */
@@ -39,6 +41,19 @@ struct table {
 	unsigned int with_entries, up_to_last;
 };
 
+/* Before 2019 snapshots have 8 bytes, and what counts their map's entries has 16 bits. */
+static bool read_count(struct msp_prover *p, uint64_t at, uint32_t *out)
+{
+	uint16_t half;
+
+	if (p->layout->snap_size != 8)
+		return msp_proof_u32(p, at, out);
+	if (!msp_proof_u16(p, at, &half))
+		return false;
+	*out = half;
+	return true;
+}
+
 static bool read_trace(struct msp_prover *p, uint64_t at, struct trace *t)
 {
 	const struct msp_lj_layout *l = p->layout;
@@ -47,11 +62,10 @@ static bool read_trace(struct msp_prover *p, uint64_t at, struct trace *t)
 	t->at = at;
 	return msp_proof_u64(p, AT(T_ir), &t->ir) && msp_proof_u64(p, AT(T_snap), &t->snap) &&
 	       msp_proof_u64(p, AT(T_snapmap), &t->snapmap) &&
-	       msp_proof_u64(p, AT(T_startpt), &t->startpt) &&
-	       msp_proof_u64(p, AT(T_startpc), &t->startpc) &&
+	       msp_proof_ref(p, AT(T_startpt), &t->startpt) &&
+	       msp_proof_ref(p, AT(T_startpc), &t->startpc) &&
 	       msp_proof_u64(p, AT(T_mcode), &t->mcode) && msp_proof_u32(p, AT(T_nins), &t->nins) &&
-	       msp_proof_u32(p, AT(T_nk), &t->nk) &&
-	       msp_proof_u32(p, AT(T_nsnapmap), &t->nsnapmap) &&
+	       msp_proof_u32(p, AT(T_nk), &t->nk) && read_count(p, AT(T_nsnapmap), &t->nsnapmap) &&
 	       msp_proof_u32(p, AT(T_szmcode), &t->szmcode) &&
 	       msp_proof_u32(p, AT(T_mcloop), &t->mcloop) &&
 	       msp_proof_u16(p, AT(T_nsnap), &t->nsnap) &&
@@ -65,8 +79,8 @@ static bool read_trace(struct msp_prover *p, uint64_t at, struct trace *t)
 /* Trace number i of the table; false: there is none, or it is being recorded. */
 static bool table_entry(struct msp_prover *p, const struct table *table, uint32_t i, uint64_t *at)
 {
-	return i < table->size && msp_proof_u64(p, table->trace + i * 8ULL, at) && *at &&
-	       (*at < table->J || *at >= table->J + JIT_STATE_SIZE);
+	return i < table->size && msp_proof_ref(p, table->trace + i * msp_proof_ref_size(p), at) &&
+	       *at && (*at < table->J || *at >= table->J + JIT_STATE_SIZE);
 }
 
 /* Numbers that refer to traces, and how the trace ends. */
@@ -169,7 +183,7 @@ static bool read_snap(struct msp_prover *p, const struct trace *t, unsigned int 
 	uint64_t at = t->snap + (uint64_t)i * (uint32_t)l->snap_size;
 
 	s->mcofs = 0;
-	return msp_proof_u32(p, at + (uint64_t)l->snap_mapofs, &s->mapofs) &&
+	return read_count(p, at + (uint64_t)l->snap_mapofs, &s->mapofs) &&
 	       msp_proof_u16(p, at + (uint64_t)l->snap_ref, &s->ref) &&
 	       (l->snap_mcofs < 0 || msp_proof_u16(p, at + (uint64_t)l->snap_mcofs, &s->mcofs)) &&
 	       msp_proof_u8(p, at + (uint64_t)l->snap_nslots, &s->nslots) &&
@@ -194,10 +208,24 @@ static void check_entries(struct msp_prover *p, struct msp_tally *tally, struct 
 	table->up_to_last += s->nent > 0 && slot + 1 == s->nslots;
 	msp_tally_add(tally, rising && (!s->nent || slot < s->nslots),
 		      "trace %u: snapshot %u has slot %u of %u", t->traceno, i, slot, s->nslots);
-	msp_tally_add(tally,
-		      msp_proof_u64(p, map + s->nent * SNAP_ENTRY_SIZE, &pcbase) &&
-			      msp_proof_pointer(pcbase >> 8, 4),
-		      "trace %u: snapshot %u has position 0x%" PRIx64, t->traceno, i, pcbase >> 8);
+	if (!msp_proof_ref(p, map + s->nent * SNAP_ENTRY_SIZE, &pcbase))
+		pcbase = 0;
+	if (p->layout->gc64)
+		pcbase >>= 8;
+	msp_tally_add(tally, msp_proof_pointer(pcbase, 4),
+		      "trace %u: snapshot %u has position 0x%" PRIx64, t->traceno, i, pcbase);
+}
+
+/* Entries of a map behind the slots: the position, with GC64 in two; else then a link a frame. */
+static bool fits_map(const struct msp_prover *p, const struct trace *t, const struct snap *s,
+		     bool last)
+{
+	uint32_t end = s->mapofs + s->nent + (p->layout->gc64 ? 2 : 1);
+
+	if (!last)
+		return end <= t->nsnapmap;
+	return p->layout->gc64 ? end == t->nsnapmap
+			       : end <= t->nsnapmap && t->nsnapmap - end <= MAX_LINKS;
 }
 
 static void check_snaps(struct msp_prover *p, struct msp_tally *tally, struct table *table,
@@ -211,7 +239,7 @@ static void check_snaps(struct msp_prover *p, struct msp_tally *tally, struct ta
 			return;
 		if (!msp_tally_add(tally,
 				   (i ? s.mapofs > before.mapofs : s.mapofs == 0) &&
-					   s.mapofs + s.nent + 2 <= t->nsnapmap,
+					   fits_map(p, t, &s, false),
 				   "trace %u: snapshot %u has map %u+%u of %u", t->traceno, i,
 				   s.mapofs, s.nent, t->nsnapmap))
 			return;
@@ -227,7 +255,7 @@ static void check_snaps(struct msp_prover *p, struct msp_tally *tally, struct ta
 	if (p->layout->snap_mcofs >= 0 && t->nsnap > 2)
 		msp_tally_add(tally, before.mcofs > 0, "trace %u: all snapshots have code at 0",
 			      t->traceno);
-	msp_tally_add(tally, t->nsnap && before.mapofs + before.nent + 2 == t->nsnapmap,
+	msp_tally_add(tally, t->nsnap && fits_map(p, t, &before, true),
 		      "trace %u: last snapshot has map %u+%u of %u", t->traceno, before.mapofs,
 		      before.nent, t->nsnapmap);
 }
@@ -270,10 +298,12 @@ static bool x64_stack_adjust(const uint8_t *p, uint32_t *room)
 	return true;
 }
 
-/* x86-64: mov dword [r14 + disp32], imm32. */
-static bool x64_store_state(const uint8_t *p, int32_t *disp, uint32_t *imm)
+/* x86-64: mov dword [r14 + disp32], imm32; without GC64: mov dword [disp32], imm32. */
+static bool x64_store_state(const uint8_t *p, bool gc64, int32_t *disp, uint32_t *imm)
 {
-	if (p[0] != 0x41 || p[1] != 0xc7 || p[2] != 0x86)
+	static const uint8_t by_register[] = {0x41, 0xc7, 0x86}, absolute[] = {0xc7, 0x04, 0x25};
+
+	if (memcmp(p, gc64 ? by_register : absolute, sizeof(absolute)) != 0)
 		return false;
 	memcpy(disp, p + 3, 4);
 	memcpy(imm, p + 7, 4);
@@ -314,14 +344,15 @@ static void check_mcode(struct msp_prover *p, struct msp_tally *tally, const str
 	for (unsigned int i = 0; i + 11 <= sizeof(head) && !stored; i++) {
 		if (!room)
 			x64_stack_adjust(head + i, &room);
-		stored = x64_store_state(head + i, &disp, &number);
+		stored = x64_store_state(head + i, l->gc64, &disp, &number);
 	}
 	if (!msp_tally_add(tally, stored && number == t->traceno,
 			   "trace %u at 0x%" PRIx64 " does not store its number", t->traceno,
 			   t->mcode))
 		return;
-	msp_tally_add(tally, disp + l->dispatch_to_g == l->g_vmstate,
-		      "trace %u stores its number at g + %d", t->traceno, disp + l->dispatch_to_g);
+	disp = l->gc64 ? disp + l->dispatch_to_g : (int32_t)((uint32_t)disp - (uint32_t)p->g);
+	msp_tally_add(tally, disp == l->g_vmstate, "trace %u stores its number at g + %d",
+		      t->traceno, disp);
 	msp_tally_add(tally, room == t->spadjust, "trace %u makes room for %u, says %u", t->traceno,
 		      room, t->spadjust);
 }

@@ -205,18 +205,22 @@ static void connect_all(struct msp_vm_flow *flow)
 {
 	for (uint32_t i = 0; i < flow->build->insn_count; i++) {
 		const struct msp_insn *insn = &flow->build->insn[i];
-		int32_t next[2], callee = msp_vm_callee(flow, (int32_t)i);
+		int32_t next[2];
 		unsigned int n;
 
-		if (!(flow->node[i].flags & MSP_VM_REACHED))
-			continue;
-		if (callee >= 0)
-			connect(flow, (int32_t)i, callee, 8);
-		if (msp_vm_is_reset(insn))
+		if (!(flow->node[i].flags & MSP_VM_REACHED) || msp_vm_is_reset(insn))
 			continue;
 		n = msp_vm_successors(flow, (int32_t)i, next);
 		while (n--)
 			connect(flow, (int32_t)i, next[n], height_change(insn));
+	}
+	/* A function that calls itself (lj_vm_powi) is at its own depth each time. */
+	for (uint32_t i = 0; i < flow->build->insn_count; i++) {
+		int32_t callee = msp_vm_callee(flow, (int32_t)i);
+
+		if ((flow->node[i].flags & MSP_VM_REACHED) && callee >= 0 &&
+		    msp_vm_root(flow, callee) != msp_vm_root(flow, (int32_t)i))
+			connect(flow, (int32_t)i, callee, 8);
 	}
 }
 
