@@ -5,7 +5,8 @@
 usage: check.py PROFILE [options]
   --graph FILE        call graph: each stack must be a legal one (see callgraph.py)
   --truth FILE        the workload's output, with lines `truth NAME SECONDS`
-  --min-whole PCT     least share of whole stacks [99.5]
+  --min-whole PCT     least share of whole stacks [99.5], without those of a program's start
+  --max-start N       as many samples may lack the mappings of a program that has just started [10]
   --max-tv PCT        largest total variation distance from the truth [2]
   --max-illegal PCT   largest share of samples with an illegal stack [0]
   --min-samples N     least number of samples [100]
@@ -28,6 +29,7 @@ import sys
 
 from callgraph import Graph, GraphError, LUA_KINDS, MAIN, is_builtin, piece
 
+STARTING = ("process not known yet", "pc in no known mapping")
 GONE = "[function gone]"  # collected before it could be named: whole, but unknown
 MAX_LEAF_NATIVE = 64     # native frames on top of a Lua function
 MAX_BETWEEN_NATIVE = 64  # and between two
@@ -427,7 +429,7 @@ def check_text(result, stacks, total, contains, lacks):
 
 
 def check_roots(result, stacks, total):
-    roots = [piece("{start}{more}"), piece("{thread}{more}")]
+    roots = [piece("{start}{more}"), piece("{thread}{more}"), piece("{around}")]
     bad = collections.Counter()
     for stack in stacks:
         frames = [f for f in stack.frames if f.kind in ("native", "cfunction", "kernel")]
@@ -448,7 +450,7 @@ def parse_arguments(argv):
     parser.add_argument("profile", nargs="?")
     for name, kind, default in (("graph", str, None), ("truth", str, None), ("min-whole", float, 99.5),
                                 ("max-tv", float, 2.0), ("max-illegal", float, 0.0),
-                                ("min-samples", int, 100), ("figures", str, None)):
+                                ("min-samples", int, 100), ("max-start", int, 10), ("figures", str, None)):
         parser.add_argument("--" + name, type=kind, default=default)
     for name in ("inlined-hidden", "lua-only", "quiet", "lint", "single-root"):
         parser.add_argument("--" + name, action="store_true")
@@ -470,8 +472,9 @@ def run(options):
     result.need(total >= options.min_samples, "samples", total, ">= %d" % options.min_samples)
     whole, truncated, lost = check_quality(result, stacks, quality, total)
     good = whole + (truncated if graph and graph.truncated else 0)
-    result.need(share(good, total) >= options.min_whole, "whole stacks", "%.3f %%" % share(good, total),
-                ">= %g %%" % options.min_whole)
+    starting = min(options.max_start, sum(quality["errors"].get(why, 0) for why in STARTING) if quality else 0)
+    result.need(share(good, total - starting) >= options.min_whole, "whole stacks",
+                "%.3f %% (%d at the start)" % (share(good, total - starting), starting), ">= %g %%" % options.min_whole)
     illegal, samples, rows, distance = {}, {}, [], None
     if graph:
         illegal, samples = check_graph(result, checker, stacks, total, options.max_illegal)

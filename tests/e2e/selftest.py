@@ -236,9 +236,28 @@ def main():
         if status not in (wanted if isinstance(wanted, tuple) else (wanted,)) or complaint not in out:
             failed += 1
             print("FAIL %s: status %d, wanted %s with `%s`\n%s" % (name, status, wanted, complaint, out))
-    failed += text_rules()
-    print("%d checks of the checker, %d failed" % (len(cases) + 4, failed))
+    failed += text_rules() + start_rules()
+    print("%d checks of the checker, %d failed" % (len(cases) + 8, failed))
     return 1 if failed else 0
+
+
+def with_marks(reason, count):
+    profile = good()
+    profile["quality"]["samples"] += count
+    profile["quality"]["errors"][reason] = count
+    profile["stacks"].append({"frames": [{"kind": "error", "name": "[error: %s]" % reason}], "count": count})
+    return json.dumps(profile)
+
+
+def start_rules():
+    failed = 0
+    for reason, count, wanted in (("process not known yet", 10, 0), ("pc in no known mapping", 10, 0),
+                                  ("process not known yet", 20, 1), ("no unwind rule", 10, 1)):
+        status, out = outcome(with_marks(reason, count), "--max-tv", "50")
+        if status != wanted:
+            failed += 1
+            print("FAIL %d x %s: status %d\n%s" % (count, reason, status, out))
+    return failed
 
 
 def text_rules():
