@@ -22,7 +22,8 @@ struct msp_bpf_process {
 	struct {
 		uint32_t layout, unused;
 		uint64_t vm_base;
-	} build[MSP_MAX_BUILDS];
+		uint64_t g; /* without GC64: of a VM of it */
+	} build[MSP_MAX_HOST_VMS];
 };
 
 /*

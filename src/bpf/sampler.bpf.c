@@ -154,10 +154,11 @@ static MSP_INLINE const struct msp_lj_layout *host_vm(struct msp_walk *w, __u32 
 {
 	struct walk_slot *s = (struct walk_slot *)w;
 
-	if (i >= s->process.build_count || i >= MSP_MAX_BUILDS)
+	if (i >= s->process.build_count || i >= MSP_MAX_HOST_VMS)
 		return NULL;
 	w->layout = s->process.build[i].layout;
 	w->vm_base = s->process.build[i].vm_base;
+	w->vm_g = s->process.build[i].g;
 	return host_layout(w, w->layout);
 }
 

@@ -36,7 +36,8 @@ struct rec_process {
 	struct frame_cache cache;
 	bool added;       /* by the user, or a followed child */
 	bool waiting;     /* launched, has not called exec */
-	bool dirty;       /* mappings have changed */
+	size_t vms_sent;  /* how many were known when the engine was told last */
+	bool dirty;       /* mappings have changed, or VMs have come */
 	uint64_t ending_ns; /* since then it may have ended: a thread of it has; 0: no */
 	uint64_t refreshed_ns;
 	struct rec_stopper *stopper; /* ptrace engine only */
@@ -84,6 +85,8 @@ int rec_prepare(struct msp_recorder *rec, struct rec_process *p);
 /* The same, if it has not been prepared, and hands them to the engine. */
 int rec_load(struct msp_recorder *rec, struct rec_process *p);
 void rec_unload(struct rec_process *p);
+/* Marks it to be refreshed if the engine has not been told of all its VMs that it is to know. */
+void rec_note_vms(struct rec_process *p);
 int rec_refresh(struct msp_recorder *rec, struct rec_process *p);
 int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
 

@@ -139,19 +139,28 @@ static struct msp_mapping *file_mappings(const struct msp_space *space, uint32_t
 	return out;
 }
 
-static void add_build(struct msp_recorder *rec, struct msp_bpf_process *process,
-		      const struct msp_mapping *m)
+/* What the walker is told of the LuaJITs in it. Returns how many are VMs. */
+static size_t add_builds(const struct msp_space *space, struct msp_bpf_process *process)
 {
-	const struct msp_image_entry *e = msp_images_get(rec->images, m->image);
+	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
+	size_t vms = 0;
 
-	if (!e || e->layout == MSP_LAYOUT_NONE || process->build_count == MSP_MAX_BUILDS)
-		return;
-	for (uint32_t i = 0; i < process->build_count; i++)
-		if (process->build[i].vm_base == m->base)
-			return;
-	process->build[process->build_count].layout = e->layout;
-	process->build[process->build_count].vm_base = m->base;
-	process->build_count++;
+	process->build_count = (uint32_t)msp_space_host_vms(space, vm);
+	for (uint32_t i = 0; i < process->build_count; i++) {
+		process->build[i].layout = vm[i].layout;
+		process->build[i].vm_base = vm[i].base;
+		process->build[i].g = vm[i].g;
+		vms += vm[i].g != 0;
+	}
+	return vms;
+}
+
+void rec_note_vms(struct rec_process *p)
+{
+	struct msp_bpf_process process;
+
+	if (p->space && add_builds(p->space, &process) != p->vms_sent)
+		p->dirty = true;
 }
 
 static int send_process(struct msp_recorder *rec, struct rec_process *p)
@@ -169,8 +178,7 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 	map = file_mappings(p->space, &count);
 	if (!map)
 		return MSP_E_NOMEM;
-	for (uint32_t i = 0; i < count; i++)
-		add_build(rec, &process, &map[i]);
+	p->vms_sent = add_builds(p->space, &process);
 	err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
 	free(map);
 	return err;
@@ -179,13 +187,17 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 int rec_refresh(struct msp_recorder *rec, struct rec_process *p)
 {
 	int changed;
+	bool more;
 
+	p->dirty = false;
+	rec_note_vms(p);
+	more = p->dirty;
 	p->dirty = false;
 	p->refreshed_ns = rec_now_ns();
 	if (!p->space)
 		return 0;
 	changed = msp_space_refresh(p->space);
-	if (changed <= 0)
+	if (changed < 0 || (changed == 0 && !more))
 		return changed == MSP_E_GONE ? 0 : changed;
 	return send_process(rec, p);
 }
@@ -201,7 +213,9 @@ int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
 	if (!err)
 		err = msp_space_refresh(p->space);
 	p->refreshed_ns = rec_now_ns();
-	if (err < 0)
+	if (err >= 0)
+		msp_space_find_host_vms(p->space);
+	else
 		rec_unload(p);
 	return err < 0 ? err : 0;
 }

@@ -133,6 +133,7 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		if (id != MSP_FRAME_HIDDEN)
 			rec->ids[count++] = id;
 	}
+	rec_note_vms(p);
 	if (!count)
 		return 0;
 	keep_names(rec, p, sample);

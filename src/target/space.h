@@ -121,6 +121,20 @@ int msp_space_find_vms(struct msp_space *space);
 const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count);
 /* The VM of a global state the walker met, proved and added if it is new; NULL if it is none. */
 const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, uint64_t g);
+/*
+ * What the walker is told of the LuaJITs in it: each build, by where it is
+ * mapped; of one without GC64, whose compiled code has no register that tells
+ * its VM, each VM known and proved. Returns how many.
+ */
+struct msp_host_vm {
+	uint32_t layout;
+	uint64_t base;
+	uint64_t g; /* 0: of a build */
+};
+size_t msp_space_host_vms(const struct msp_space *space, struct msp_host_vm out[MSP_MAX_HOST_VMS]);
+/* Finds the VMs that are to be told, if there is such a build. */
+int msp_space_find_host_vms(struct msp_space *space);
+
 struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm);
 
 #endif

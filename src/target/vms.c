@@ -203,6 +203,55 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	return vm->gone ? NULL : vm;
 }
 
+static const struct msp_image_entry *entry_of(const struct msp_space *space,
+					      const struct msp_mapping *map)
+{
+	const struct msp_image_entry *entry =
+		map->flags & MSP_MAP_FILE ? msp_images_get(space->images, map->image) : NULL;
+
+	return entry && entry->layout != MSP_LAYOUT_NONE ? entry : NULL;
+}
+
+static bool is_told_by_vm(const struct msp_image_entry *entry)
+{
+	return !msp_lj_build_layout(entry->build)->gc64;
+}
+
+/* A file that is mapped twice (dlmopen) counts twice. */
+size_t msp_space_host_vms(const struct msp_space *space, struct msp_host_vm out[MSP_MAX_HOST_VMS])
+{
+	const struct msp_image_entry *entry;
+	size_t n = 0;
+
+	for (size_t i = 0; i < space->count && n < MSP_MAX_HOST_VMS; i++) {
+		entry = entry_of(space, &space->mapping[i]);
+		if (!entry || is_told_by_vm(entry) ||
+		    (n && out[n - 1].base == space->mapping[i].base))
+			continue;
+		out[n++] = (struct msp_host_vm){entry->layout, space->mapping[i].base, 0};
+	}
+	for (size_t i = 0; i < space->vms && n < MSP_MAX_HOST_VMS; i++) {
+		const struct msp_vm *vm = &space->vm[i];
+
+		entry = msp_images_get(space->images, vm->image);
+		if (vm->proof.proved && entry && is_told_by_vm(entry))
+			out[n++] = (struct msp_host_vm){vm->layout, vm->image_base, vm->g};
+	}
+	return n;
+}
+
+int msp_space_find_host_vms(struct msp_space *space)
+{
+	const struct msp_image_entry *entry;
+
+	for (size_t i = 0; i < space->count; i++) {
+		entry = entry_of(space, &space->mapping[i]);
+		if (entry && is_told_by_vm(entry))
+			return msp_space_find_vms(space);
+	}
+	return 0;
+}
+
 /* Where functions and their names may be. A range known already is passed over. */
 static void add_ranges(const struct msp_space *space, struct msp_lj_names *names)
 {

@@ -10,10 +10,8 @@
 struct msp_walker {
 	struct msp_space *space;
 	const struct msp_memory *mem;
-	/* The builds in this space, found anew when images came. */
-	const struct msp_image_entry *build[MSP_MAX_BUILDS];
-	uint64_t build_base[MSP_MAX_BUILDS];
-	uint32_t builds;
+	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
+	uint32_t vms;
 	struct msp_walk walk;
 };
 
@@ -41,13 +39,14 @@ static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t inde
 
 static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
 {
-	struct msp_walker *walker = host_of(w);
+	const struct msp_walker *walker = host_of(w);
 
-	if (i >= walker->builds)
+	if (i >= walker->vms)
 		return NULL;
-	w->layout = walker->build[i]->layout;
-	w->vm_base = walker->build_base[i];
-	return msp_lj_build_layout(walker->build[i]->build);
+	w->layout = walker->vm[i].layout;
+	w->vm_base = walker->vm[i].base;
+	w->vm_g = walker->vm[i].g;
+	return host_layout(w, w->layout);
 }
 
 /* Only files count: code elsewhere was compiled by somebody at run time. */
@@ -118,33 +117,6 @@ void msp_walker_free(struct msp_walker *walker)
 	free(walker);
 }
 
-static void add_build(struct msp_walker *walker, const struct msp_mapping *map)
-{
-	const struct msp_image_entry *entry;
-
-	entry = msp_images_get(msp_space_images(walker->space), map->image);
-	if (!entry || entry->layout == MSP_LAYOUT_NONE || walker->builds == MSP_MAX_BUILDS)
-		return;
-	for (uint32_t i = 0; i < walker->builds; i++)
-		if (walker->build_base[i] == map->base)
-			return;
-	walker->build[walker->builds] = entry;
-	walker->build_base[walker->builds++] = map->base;
-}
-
-/* A file that is mapped twice (dlmopen) counts twice. */
-static void find_builds(struct msp_walker *walker)
-{
-	const struct msp_mapping *maps;
-	size_t count;
-
-	maps = msp_space_mappings(walker->space, &count);
-	walker->builds = 0;
-	for (size_t i = 0; i < count; i++)
-		if (maps[i].flags & MSP_MAP_FILE)
-			add_build(walker, &maps[i]);
-}
-
 static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
 {
 	w->known = w->arch == MSP_ARCH_X86_64 ? 0xffff : 0xffffffff;
@@ -160,7 +132,7 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 	struct msp_walk *w = &walker->walk;
 
 	walker->mem = mem ? mem : msp_space_host(walker->space)->memory;
-	find_builds(walker);
+	walker->vms = msp_space_host_vms(walker->space, walker->vm);
 	w->host = (uintptr_t)walker;
 	set_registers(w, regs);
 	walk_begin(w);

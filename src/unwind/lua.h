@@ -794,6 +794,23 @@ static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_la
 		w->trace_startpc = 0;
 }
 
+#define MSP_MAX_TRACE_STACK (1u << 16)
+
+/*
+ * Without GC64 compiled code has no register for its VM. How far above the
+ * stack pointer the innermost C frame of the one that the host knows is.
+ */
+static MSP_INLINE uint64_t lua_vm_distance(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t l = 0, cframe = 0;
+
+	if (!w->vm_g || lua_prove_g(w, y, w->vm_g) || read_ref(w, y, w->vm_g + y->g_cur_L, &l) || !l ||
+		host_read(w, &cframe, 8, l + y->L_cframe))
+		return ~0ull;
+	/* Lua code that it called (finalizers) has made C frames inside. */
+	return w->vm_g == w->walked_g ? 0 : (cframe & ~3ull) - w->reg[arch_sp(w) & 31];
+}
+
 /*
  * The VM that compiled code belongs to, by its dispatch register: the first
  * LuaJIT of the process for which it leads to a proved global_State. Sets
@@ -802,12 +819,21 @@ static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_la
 static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
 {
 	const struct msp_lj_layout *y;
-	uint64_t g;
+	uint64_t g = 0, nearest = MSP_MAX_TRACE_STACK, distance;
+	uint32_t which = MSP_MAX_HOST_VMS;
 
-	for (int i = 0; i < MSP_MAX_BUILDS; i++) {
+	for (uint32_t i = 0; i < MSP_MAX_HOST_VMS; i++) {
 		y = host_vm(w, i);
 		if (!y)
-			return NULL;
+			break;
+		if (!y->gc64) {
+			distance = lua_vm_distance(w, y);
+			if (distance < nearest) {
+				nearest = distance;
+				which = i;
+			}
+			continue;
+		}
 		if (!reg_known(w, y->reg_dispatch))
 			continue;
 		g = reg_get(w, y->reg_dispatch);
@@ -816,7 +842,10 @@ static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
 		if (!lua_prove_g(w, y, g) && !host_read(w, &w->cfa, 8, g + (int64_t)y->dispatch_to_g))
 			return y;
 	}
-	return NULL;
+	y = which < MSP_MAX_HOST_VMS ? host_vm(w, which) : NULL;
+	if (!y || lua_prove_g(w, y, w->vm_g) || host_read(w, &w->cfa, 8, w->vm_g + (int64_t)y->dispatch_to_g))
+		return NULL;
+	return y;
 }
 
 /* C frames that Lua code called from a trace (finalizers) has made inside of it: skipped. */
@@ -832,7 +861,7 @@ static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_l
 			return MSP_ERR_STACK_READ;
 		w->l_cframe &= ~3ull;
 	}
-	if (w->l_cframe < sp || w->l_cframe - sp > 1 << 16 ||
+	if (w->l_cframe < sp || w->l_cframe - sp > MSP_MAX_TRACE_STACK ||
 		read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != w->l)
 		return MSP_ERR_LUA_CFRAME;
 	return 0;
@@ -842,14 +871,14 @@ static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_l
  * Compiled code uses registers that the interpreter does not, and saves them
  * around its C frame (vm_x64.dasc, BC_JLOOP): without them the C caller's are lost.
  */
-static MSP_INLINE void lua_trace_registers(struct msp_walk *w)
+static MSP_INLINE void lua_trace_registers(struct msp_walk *w, const struct msp_lj_layout *y)
 {
 	if (host_arch(w) != MSP_ARCH_X86_64)
 		return;
 	w->known &= ~(1u << MSP_X64_R12 | 1u << MSP_X64_R13);
 	if (!host_read(w, &w->reg[MSP_X64_R12], 8, w->l_cframe))
 		w->known |= 1u << MSP_X64_R12;
-	if (!host_read(w, &w->reg[MSP_X64_R13], 8, w->l_cframe - 8))
+	if (!host_read(w, &w->reg[MSP_X64_R13], 8, y->gc64 ? w->l_cframe - 8 : w->l_cframe + 8))
 		w->known |= 1u << MSP_X64_R13;
 }
 
@@ -885,7 +914,7 @@ MSP_SUB(lua_enter_trace)
 	w->reg[arch_sp(w) & 31] = w->l_cframe;
 	w->known |= 1u << arch_sp(w);
 	w->known &= ~(1u << (y->reg_pc & 31));
-	lua_trace_registers(w);
+	lua_trace_registers(w, y);
 	w->pc = entry;
 	w->exact = 1;
 	return MSP_STEP_MORE;

@@ -168,6 +168,8 @@ struct msp_lj_layout {
 
 /* Different LuaJIT builds in one process. */
 #define MSP_MAX_BUILDS 4
+/* What a host tells the walker of them: a build, or without GC64 a VM of one. */
+#define MSP_MAX_HOST_VMS 8
 
 /* Type codes that have not changed in any LuaJIT 2.x (lj_obj.h: ~LJ_T*). */
 #define MSP_GCT_STR 4

@@ -54,6 +54,7 @@ struct msp_walk {
 	uint32_t layout;    /* of the VM being walked */
 	uint32_t lua_flags; /* MSP_LUA_* */
 	uint64_t vm_base;   /* address of the VM's image-relative address 0 */
+	uint64_t vm_g;      /* as the host knows it; 0: compiled code has it in a register */
 	uint64_t g, proved_g;
 	uint64_t l;         /* coroutine being walked, and its fields */
 	uint64_t l_base, l_stack, l_end, l_cframe;

@@ -9,7 +9,8 @@
  *                                         MSP_ERR_NONE or why there is none
  *   const struct msp_lj_layout *host_layout(w, index)   NULL if unknown
  *   const struct msp_lj_layout *host_vm(w, i)           i-th LuaJIT of the process, sets w->layout
- *                                                       and w->vm_base; NULL: no more
+ *                                                       and w->vm_base; without GC64 i-th VM, and
+ *                                                       w->vm_g; NULL: no more
  *   host_arch(w)                          optional: enum msp_arch, a constant
  *   MSP_SUB(name) / MSP_CALL(w, name)     defines and calls a subprogram int name(w)
  *

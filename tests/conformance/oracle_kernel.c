@@ -73,18 +73,16 @@ static int send_images(struct oracle_kernel *k, struct msp_images *images)
 	return rc;
 }
 
-static void add_build(const struct msp_image_entry *e, const struct msp_mapping *map,
-		      struct msp_bpf_process *out)
+static void add_builds(struct msp_space *space, struct msp_bpf_process *out)
 {
-	uint32_t n = out->build_count;
+	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
 
-	if (!e || e->layout == MSP_LAYOUT_NONE || n == MSP_MAX_BUILDS)
-		return;
-	if (n && out->build[n - 1].vm_base == map->base)
-		return;
-	out->build[n].layout = e->layout;
-	out->build[n].vm_base = map->base;
-	out->build_count++;
+	out->build_count = (uint32_t)msp_space_host_vms(space, vm);
+	for (uint32_t i = 0; i < out->build_count; i++) {
+		out->build[i].layout = vm[i].layout;
+		out->build[i].vm_base = vm[i].base;
+		out->build[i].g = vm[i].g;
+	}
 }
 
 int oracle_kernel_set(struct oracle_kernel *k, struct oracle_process *p)
@@ -104,9 +102,9 @@ int oracle_kernel_set(struct oracle_kernel *k, struct oracle_process *p)
 	for (size_t i = 0; i < count; i++) {
 		if (!(map[i].flags & MSP_MAP_FILE))
 			continue;
-		add_build(msp_images_get(p->images, map[i].image), &map[i], &process);
 		file[n++] = map[i];
 	}
+	add_builds(p->space, &process);
 	if (rc == 0)
 		rc = msp_sampler_set_process(k->sampler, p->pid, file, (uint32_t)n, &process);
 	free(file);

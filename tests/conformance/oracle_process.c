@@ -106,7 +106,11 @@ bool oracle_process_step(struct oracle_process *p)
 
 void oracle_process_refresh(struct oracle_process *p)
 {
+	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
+
 	msp_space_refresh(p->space);
+	if (!msp_space_host_vms(p->space, vm))
+		msp_space_find_host_vms(p->space);
 }
 
 void oracle_process_registers(const struct oracle_process *p, struct msp_registers *out)
