@@ -45,11 +45,12 @@ static size_t note_gaps(struct msp_core *core)
 static int show(const struct msp_options *options, struct cli_live *live)
 {
 	struct dump_writer writer = {.options = options};
+	struct msp_snapshot_options wanted = dump_wanted(options);
 	struct msp_snapshot snapshot;
 	size_t vms;
 	int r, rc;
 
-	r = msp_snapshot_of_core(live->space, live->core, &snapshot);
+	r = msp_snapshot_of_core(live->space, live->core, &wanted, &snapshot);
 	if (r < 0) {
 		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(r), NULL);
 		return CLI_FAILED;

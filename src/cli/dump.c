@@ -98,6 +98,14 @@ static void add_met_vms(struct cli_live *live, const struct msp_snapshot *snapsh
 		}
 }
 
+struct msp_snapshot_options dump_wanted(const struct msp_options *options)
+{
+	return (struct msp_snapshot_options){
+		.coroutines = options->coroutines,
+		.values = options->locals > 2 ? 2 : options->locals,
+	};
+}
+
 int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
 		  const struct msp_snapshot *snapshot)
 {
@@ -108,11 +116,12 @@ int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
 static int dump_live(const struct msp_options *options, struct cli_live *live,
 		     struct dump_writer *writer)
 {
+	struct msp_snapshot_options wanted = dump_wanted(options);
 	struct msp_snapshot snapshot;
 	size_t vms;
 	int r;
 
-	r = msp_snapshot_take(live->space, &snapshot);
+	r = msp_snapshot_take(live->space, &wanted, &snapshot);
 	if (r < 0)
 		return cli_live_error("dump", live, r);
 	r = dump_snapshot(writer, live, &snapshot);

@@ -15,10 +15,13 @@ struct dump_writer {
 };
 
 void dump_begin(struct dump_writer *writer, bool many);
-/* Writes one process; returns how many of its stacks are broken. */
+/* Writes one process; returns how much of it is broken: stacks, lists of objects. */
 int dump_process(struct dump_writer *writer, struct cli_live *live,
 	const struct msp_snapshot *snapshot);
 int dump_end(struct dump_writer *writer);
+
+/* What the options ask a snapshot for. */
+struct msp_snapshot_options dump_wanted(const struct msp_options *options);
 
 /* Adds the VMs that the stacks met, and writes; the exit code. */
 int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
@@ -60,12 +63,32 @@ enum dump_state dump_state_of(const struct msp_thread_stack *thread, uint32_t *t
 const char *dump_state_name(enum dump_state state);
 const char *dump_state_text(enum dump_state state);
 
-/*
- * Calls each() for every frame to show, leaf first. each must copy what it
- * keeps: the strings are good until it returns.
- */
-void dump_frames(const struct msp_options *options, struct cli_live *live,
-	const struct msp_thread_stack *thread,
-	void (*each)(void *ctx, const struct msp_frame *frame), void *ctx);
+/* A stack of a thread or coroutine. */
+struct dump_stack {
+	const struct msp_raw_frame *frames;
+	const struct msp_lj_variables *variables; /* NULL: not asked for */
+	size_t count;
+};
+
+/* One of its frames that is to be shown. */
+struct dump_frame {
+	const struct msp_frame *frame; /* its strings are good until the next name is made */
+	const struct msp_lj_variables *variables; /* NULL: none */
+	const struct msp_raw_frame *vm; /* the VM frame of a Lua frame */
+};
+
+/* Calls each() for every frame to show, leaf first. */
+void dump_frames(struct dump_writer *writer, struct cli_live *live,
+	const struct dump_stack *stack,
+	void (*each)(struct dump_writer *writer, struct cli_live *live,
+		const struct dump_frame *frame));
+
+/* dump_values.c: the variables of a frame. */
+void dump_variables_text(struct cli_live *live, const struct dump_frame *frame);
+void dump_variables_json(struct msp_json *json, struct cli_live *live,
+	const struct dump_frame *frame);
+
+const char *dump_coroutine_status(int status);
+const char *dump_error_text(int reason); /* NULL: none */
 
 #endif

@@ -5,26 +5,19 @@
 #include "cli/dump.h"
 #include "moonspy/moonspy.h"
 
-static void put_frame(void *ctx, const struct msp_frame *frame)
+static void put_frame(struct dump_writer *writer, struct cli_live *live,
+		      const struct dump_frame *frame)
 {
-	msp_json_frame(ctx, frame);
+	msp_json_frame_open(&writer->json, frame->frame);
+	if (frame->variables)
+		dump_variables_json(&writer->json, live, frame);
+	msp_json_end(&writer->json);
 }
 
 static void put_text_member(struct msp_json *json, const char *key, const char *text)
 {
 	msp_json_key(json, key);
 	msp_json_string(json, text);
-}
-
-static const char *reason_text(int reason)
-{
-	static const char *const texts[] = {
-#define _(id, text) text,
-		MSP_ERROR_REASONS(_)
-#undef _
-	};
-
-	return reason > 0 && reason < MSP_ERROR_REASON_COUNT ? texts[reason] : NULL;
 }
 
 static void put_thread(struct dump_writer *writer, struct cli_live *live,
@@ -48,12 +41,58 @@ static void put_thread(struct dump_writer *writer, struct cli_live *live,
 	msp_json_bool(json, !thread->error && thread->result == 0);
 	put_text_member(json, "error",
 			thread->result < 0 ? msp_strerror(thread->result)
-					   : reason_text(thread->error));
+					   : dump_error_text(thread->error));
 	msp_json_key(json, "stack");
 	msp_json_array(json);
-	dump_frames(writer->options, live, thread, put_frame, json);
+	dump_frames(writer, live,
+		    &(struct dump_stack){thread->frames, thread->variables, thread->count},
+		    put_frame);
 	msp_json_end(json);
 	msp_json_end(json);
+}
+
+static void put_coroutine(struct dump_writer *writer, struct cli_live *live,
+			  const struct msp_coroutine_stack *coroutine)
+{
+	struct msp_json *json = &writer->json;
+
+	msp_json_object(json);
+	msp_json_key(json, "g");
+	msp_json_hex(json, coroutine->g);
+	msp_json_key(json, "address");
+	msp_json_hex(json, coroutine->l);
+	msp_json_key(json, "main");
+	msp_json_bool(json, coroutine->main);
+	put_text_member(json, "status", dump_coroutine_status(coroutine->status));
+	msp_json_key(json, "tid");
+	if (coroutine->tid)
+		msp_json_int(json, coroutine->tid);
+	else
+		msp_json_null(json);
+	put_text_member(json, "error", dump_error_text(coroutine->error));
+	msp_json_key(json, "stack");
+	msp_json_array(json);
+	dump_frames(writer, live,
+		    &(struct dump_stack){coroutine->frames, coroutine->variables, coroutine->count},
+		    put_frame);
+	msp_json_end(json);
+	msp_json_end(json);
+}
+
+static void put_coroutines(struct dump_writer *writer, struct cli_live *live,
+			   const struct msp_snapshot *snapshot)
+{
+	struct msp_json *json = &writer->json;
+
+	msp_json_key(json, "coroutines");
+	msp_json_array(json);
+	for (size_t i = 0; i < snapshot->coroutines; i++)
+		put_coroutine(writer, live, &snapshot->coroutine[i]);
+	msp_json_end(json);
+	msp_json_key(json, "coroutines_left_out");
+	msp_json_uint(json, snapshot->left_out);
+	msp_json_key(json, "coroutines_complete");
+	msp_json_bool(json, !snapshot->left_out && !snapshot->broken_heaps);
 }
 
 static void put_vm(struct msp_json *json, struct cli_live *live, const struct msp_vm *vm)
@@ -159,9 +198,7 @@ void dump_json(struct dump_writer *writer, struct cli_live *live,
 	for (size_t i = 0; i < snapshot->count; i++)
 		put_thread(writer, live, &snapshot->thread[i]);
 	msp_json_end(json);
-	msp_json_key(json, "coroutines");
-	msp_json_array(json);
-	msp_json_end(json);
+	put_coroutines(writer, live, snapshot);
 	if (live->core) {
 		put_gaps(json, live->core);
 		return;

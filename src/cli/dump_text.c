@@ -7,14 +7,18 @@
 #include "moonspy/moonspy.h"
 #include "output/output.h"
 
-static void print_frame(void *ctx, const struct msp_frame *frame)
+static void print_frame(struct dump_writer *writer, struct cli_live *live,
+			const struct dump_frame *frame)
 {
 	char text[1024];
 
-	msp_frame_text(frame, true, text, sizeof(text));
+	(void)writer;
+	msp_frame_text(frame->frame, true, text, sizeof(text));
 	fputs("    ", stdout);
 	cli_put_text(text);
 	putchar('\n');
+	if (frame->variables)
+		dump_variables_text(live, frame);
 }
 
 static void print_thread(struct dump_writer *writer, struct cli_live *live,
@@ -36,7 +40,41 @@ static void print_thread(struct dump_writer *writer, struct cli_live *live,
 		printf(" (%s)", thread->result == MSP_E_BUSY ? "in uninterruptible sleep"
 							     : msp_strerror(thread->result));
 	putchar('\n');
-	dump_frames(writer->options, live, thread, print_frame, NULL);
+	dump_frames(writer, live,
+		    &(struct dump_stack){thread->frames, thread->variables, thread->count},
+		    print_frame);
+}
+
+static void print_coroutine(struct dump_writer *writer, struct cli_live *live,
+			    const struct msp_coroutine_stack *coroutine)
+{
+	printf("%s 0x%llx: %s", coroutine->main ? "Main coroutine" : "Coroutine",
+	       (unsigned long long)coroutine->l, dump_coroutine_status(coroutine->status));
+	if (coroutine->tid)
+		printf(", on thread %d", (int)coroutine->tid);
+	putchar('\n');
+	dump_frames(writer, live,
+		    &(struct dump_stack){coroutine->frames, coroutine->variables, coroutine->count},
+		    print_frame);
+}
+
+static void print_coroutines(struct dump_writer *writer, struct cli_live *live,
+			     const struct msp_snapshot *snapshot)
+{
+	size_t vms;
+
+	msp_space_vms(live->space, &vms);
+	for (size_t i = 0; i < snapshot->coroutines; i++) {
+		uint64_t g = snapshot->coroutine[i].g;
+
+		if (vms > 1 && (!i || snapshot->coroutine[i - 1].g != g))
+			printf("VM 0x%llx\n", (unsigned long long)g);
+		print_coroutine(writer, live, &snapshot->coroutine[i]);
+	}
+	if (snapshot->left_out)
+		printf("%llu more coroutines\n", (unsigned long long)snapshot->left_out);
+	if (snapshot->broken_heaps)
+		printf("[error: the list of objects is broken: there may be more coroutines]\n");
 }
 
 static bool same_line(const struct msp_vm *a, const struct msp_vm *b)
@@ -107,6 +145,7 @@ void dump_text(struct dump_writer *writer, struct cli_live *live,
 	print_vms(live);
 	for (size_t i = 0; i < snapshot->count; i++)
 		print_thread(writer, live, &snapshot->thread[i]);
+	print_coroutines(writer, live, snapshot);
 	if (!live->core)
 		printf("Stopped for %.2f ms\n", snapshot->stopped_ns / 1e6);
 }

@@ -67,22 +67,50 @@ enum dump_state dump_state_of(const struct msp_thread_stack *thread, uint32_t *t
 	return waits ? DUMP_STATE_WAITING : DUMP_STATE_RUNNING;
 }
 
-void dump_frames(const struct msp_options *options, struct cli_live *live,
-		 const struct msp_thread_stack *thread,
-		 void (*each)(void *ctx, const struct msp_frame *frame), void *ctx)
+void dump_frames(struct dump_writer *writer, struct cli_live *live, const struct dump_stack *stack,
+		 void (*each)(struct dump_writer *writer, struct cli_live *live,
+			      const struct dump_frame *frame))
 {
+	const struct msp_view *view = &writer->options->view;
+	struct dump_frame shown;
 	struct msp_frame frame;
 
-	for (size_t i = 0; i < thread->count; i++) {
-		if (msp_symbolizer_frame(live->symbols, thread->frames, thread->count, i, &frame) >
-		    0)
+	for (size_t i = 0; i < stack->count; i++) {
+		if (msp_symbolizer_frame(live->symbols, stack->frames, stack->count, i, &frame) > 0)
 			continue;
-		if (frame.vm && !options->view.vm_frames)
+		if (frame.vm && !view->vm_frames)
 			continue;
-		if (!frame.certain && options->view.certain)
+		if (!frame.certain && view->certain)
 			continue;
-		each(ctx, &frame);
+		shown = (struct dump_frame){.frame = &frame};
+		if (stack->variables && stack->frames[i].kind == MSP_RAW_LUA) {
+			shown.variables = &stack->variables[i];
+			shown.vm = msp_raw_vm_of(stack->frames, i);
+		}
+		each(writer, live, &shown);
 	}
+}
+
+const char *dump_coroutine_status(int status)
+{
+	static const char *const texts[] = {
+#define _(id, text) text,
+		MSP_LJ_COROUTINES(_)
+#undef _
+	};
+
+	return texts[status];
+}
+
+const char *dump_error_text(int reason)
+{
+	static const char *const texts[] = {
+#define _(id, text) text,
+		MSP_ERROR_REASONS(_)
+#undef _
+	};
+
+	return reason > 0 && reason < MSP_ERROR_REASON_COUNT ? texts[reason] : NULL;
 }
 
 /* si_code of a signal that the kernel sent for an access (sigaction(2)). */
@@ -148,6 +176,9 @@ int dump_process(struct dump_writer *writer, struct cli_live *live,
 
 	for (size_t i = 0; i < snapshot->count; i++)
 		broken += snapshot->thread[i].error || snapshot->thread[i].result < 0;
+	for (size_t i = 0; i < snapshot->coroutines; i++)
+		broken += snapshot->coroutine[i].error != 0;
+	broken += snapshot->broken_heaps + (snapshot->left_out != 0);
 	if (!writer->options->json) {
 		dump_text(writer, live, snapshot);
 	} else {

@@ -234,8 +234,9 @@ const char *cli_proof_text(const struct msp_lj_proof *proof, char *buf, size_t s
 
 void cli_put_text(const char *text)
 {
-	struct msp_buffer buffer = {.out = stdout};
+	struct msp_buffer buffer = {0};
 
 	msp_buffer_escaped(&buffer, text, "");
-	msp_buffer_finish(&buffer);
+	fwrite(buffer.data, 1, buffer.size, stdout); /* not flushed: there may be many */
+	msp_buffer_free(&buffer);
 }

@@ -60,6 +60,9 @@ struct msp_options {
 
 	const char *exe, *sysroot; /* --exe, --sysroot */
 
+	bool coroutines; /* -c */
+	unsigned locals; /* -l, -ll */
+
 	bool json;       /* -j */
 	bool stats, force, quiet;
 	unsigned verbose;

@@ -33,6 +33,7 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 		.needs_target = true,
 		.examples = {
 			{"moonspy dump -p 4711", "what process 4711 does now"},
+			{"moonspy dump -p 4711 -lc", "with values, and all coroutines"},
 			{"moonspy dump -p 4711 -j", "the same for a program to read"},
 		},
 	},
@@ -48,6 +49,7 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 		.takes = CLI_TAKES_CORE,
 		.examples = {
 			{"moonspy core core.4711", "why it crashed"},
+			{"moonspy core -ll core.4711", "with values, two levels of tables"},
 			{"moonspy core --sysroot image/ core.zst", "of another machine or a container"},
 		},
 	},
@@ -154,6 +156,10 @@ const struct cli_option cli_options[] = {
 		RECORD | DUMP | CORE | REPORT, "with the frames of the interpreter itself"},
 	{CLI_SHOWN, 0, "certain", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.certain),
 		RECORD | DUMP | CORE | REPORT, "without frames that are only estimates"},
+	{CLI_SHOWN, 'l', "locals", NULL, NULL, NULL, CLI_COUNTER, false, MEMBER(locals),
+		DUMP | CORE, "values of variables; -ll: tables in tables too"},
+	{CLI_SHOWN, 'c', "coroutines", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(coroutines),
+		DUMP | CORE, "every coroutine of every VM"},
 
 	{CLI_WRITTEN, 'o', "output", "FILE", NULL, "NAME-PID-TIME.html", CLI_STRING, false,
 		MEMBER(output), RECORD, "file; -: standard output"},

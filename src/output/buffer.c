@@ -155,10 +155,11 @@ size_t msp_utf8_printable(const char *text, size_t size)
 	return n;
 }
 
-void msp_buffer_escaped(struct msp_buffer *buffer, const char *text, const char *also)
+void msp_buffer_escaped_bytes(struct msp_buffer *buffer, const char *text, size_t size,
+			      const char *also)
 {
 	static const char hex[] = "0123456789abcdef";
-	size_t left = strlen(text);
+	size_t left = size;
 
 	while (left) {
 		size_t n = msp_utf8_printable(text, left);
@@ -175,4 +176,9 @@ void msp_buffer_escaped(struct msp_buffer *buffer, const char *text, const char 
 		text += n;
 		left -= n;
 	}
+}
+
+void msp_buffer_escaped(struct msp_buffer *buffer, const char *text, const char *also)
+{
+	msp_buffer_escaped_bytes(buffer, text, strlen(text), also);
 }

@@ -38,5 +38,8 @@ size_t msp_utf8_printable(const char *text, size_t size);
  * a backslash doubled.
  */
 void msp_buffer_escaped(struct msp_buffer *buffer, const char *text, const char *also);
+/* The same of bytes among which may be NULs. */
+void msp_buffer_escaped_bytes(struct msp_buffer *buffer, const char *text, size_t size,
+			      const char *also);
 
 #endif

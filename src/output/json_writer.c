@@ -54,10 +54,10 @@ void msp_json_end(struct msp_json *json)
 }
 
 /* Escapes what JSON forbids, and what the text rule does not let through. */
-static void put_string(struct msp_json *json, const char *text)
+static void put_bytes(struct msp_json *json, const char *text, size_t left)
 {
 	struct msp_buffer *b = &json->buffer;
-	size_t left = strlen(text), n;
+	size_t n;
 
 	msp_buffer_char(b, '"');
 	for (; left; text += n, left -= n) {
@@ -82,6 +82,11 @@ static void put_string(struct msp_json *json, const char *text)
 	msp_buffer_char(b, '"');
 }
 
+static void put_string(struct msp_json *json, const char *text)
+{
+	put_bytes(json, text, strlen(text));
+}
+
 void msp_json_key(struct msp_json *json, const char *key)
 {
 	begin_value(json);
@@ -98,6 +103,12 @@ void msp_json_string(struct msp_json *json, const char *text)
 	}
 	begin_value(json);
 	put_string(json, text);
+}
+
+void msp_json_bytes(struct msp_json *json, const char *text, size_t size)
+{
+	begin_value(json);
+	put_bytes(json, text, size);
 }
 
 void msp_json_raw(struct msp_json *json, const char *value, size_t size)
@@ -187,7 +198,7 @@ static void uint_or_null(struct msp_json *json, uint64_t value, bool there)
 		msp_json_null(json);
 }
 
-void msp_json_frame(struct msp_json *json, const struct msp_frame *f)
+void msp_json_frame_open(struct msp_json *json, const struct msp_frame *f)
 {
 	bool lua = f->kind <= MSP_FRAME_INLINED;
 
@@ -217,6 +228,11 @@ void msp_json_frame(struct msp_json *json, const struct msp_frame *f)
 		msp_json_key(json, "vm");
 		msp_json_bool(json, true);
 	}
+}
+
+void msp_json_frame(struct msp_json *json, const struct msp_frame *frame)
+{
+	msp_json_frame_open(json, frame);
 	msp_json_end(json);
 }
 

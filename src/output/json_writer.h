@@ -34,6 +34,7 @@ void msp_json_array(struct msp_json *json);
 void msp_json_end(struct msp_json *json); /* of the innermost object or array */
 void msp_json_key(struct msp_json *json, const char *key);
 void msp_json_string(struct msp_json *json, const char *text); /* NULL: null */
+void msp_json_bytes(struct msp_json *json, const char *text, size_t size); /* a string with NULs */
 void msp_json_uint(struct msp_json *json, uint64_t value);
 void msp_json_int(struct msp_json *json, int64_t value);
 void msp_json_double(struct msp_json *json, double value); /* not finite: null */
@@ -49,6 +50,8 @@ int msp_json_finish(struct msp_json *json);
 void msp_json_meta(struct msp_json *json, const struct msp_profile *profile);
 /* The frame object and the quality object of docs/formats.md. */
 void msp_json_frame(struct msp_json *json, const struct msp_frame *frame);
+/* A frame object to which members can be added; msp_json_end() ends it. */
+void msp_json_frame_open(struct msp_json *json, const struct msp_frame *frame);
 void msp_json_quality(struct msp_json *json, const struct msp_quality *quality);
 
 #endif

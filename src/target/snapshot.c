@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* All threads of a process at one moment. */
-#include "target/snapshot.h"
+#include "target/snapshot_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "moonspy/moonspy.h"
-#include "target/cache.h"
 
 static uint64_t now_ns(void)
 {
@@ -17,19 +16,6 @@ static uint64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
-
-/* What a stop needs, got before it. */
-struct taking {
-	struct msp_space *space;
-	struct msp_process *process;
-	struct msp_walker *walker;
-	struct msp_memory_cache *cache;
-	struct msp_snapshot *out;
-	pid_t *tids; /* before the stop, with their states then */
-	int *states;
-	int tid_count;
-	bool stale; /* a stack met code that the space does not know */
-};
 
 static int prepare_walk(struct taking *taking)
 {
@@ -69,10 +55,64 @@ static bool is_stale(const struct msp_stack *stack)
 	return stack->error == MSP_ERR_NO_MAPPING || stack->error == MSP_ERR_NO_TABLE;
 }
 
+/* What reads the values of the VM that a VM frame speaks of; NULL: there is none. */
+static struct msp_lj_values *values_of(struct taking *taking, const struct msp_raw_frame *frame)
+{
+	const struct msp_vm *vm = msp_space_vm_at(taking->space, frame->image, frame->addr);
+
+	return vm ? msp_space_vm_values(taking->space, vm) : NULL;
+}
+
+static void keep_variables(struct taking *taking, const struct msp_stack *stack,
+			   struct msp_lj_variables *variables)
+{
+	const struct msp_memory *mem = msp_memory_cache_memory(taking->cache);
+	struct msp_lj_values *values = NULL;
+
+	for (size_t i = 0; i < stack->count; i++) {
+		const struct msp_raw_frame *f = &stack->frames[i];
+
+		if (f->kind == MSP_RAW_VM)
+			values = values_of(taking, f);
+		/* A function that is gone, or lies, has none. */
+		if (f->kind == MSP_RAW_LUA && values && !(f->flags & MSP_RAWF_INLINED))
+			msp_lj_variables_read(values, mem, &stack->places[i], f->addr, f->ident,
+					      f->pos, f->flags & MSP_RAWF_NOPC,
+					      f->flags & MSP_RAWF_JIT, taking->options.values,
+					      &taking->values_left, &variables[i]);
+	}
+}
+
+int snapshot_keep(struct taking *taking, const struct msp_stack *stack,
+		  struct msp_raw_frame **frames, struct msp_lj_variables **variables, size_t *count)
+{
+	*frames = malloc((stack->count + 1) * sizeof(**frames));
+	if (!*frames)
+		return MSP_E_NOMEM;
+	memcpy(*frames, stack->frames, stack->count * sizeof(**frames));
+	*count = stack->count;
+	if (!taking->options.values)
+		return 0;
+	*variables = calloc(stack->count + 1, sizeof(**variables));
+	if (!*variables)
+		return MSP_E_NOMEM;
+	keep_variables(taking, stack, *variables);
+	return 0;
+}
+
+void snapshot_drop(struct msp_raw_frame *frames, struct msp_lj_variables *variables, size_t count)
+{
+	for (size_t i = 0; variables && i < count; i++)
+		msp_lj_variables_free(&variables[i]);
+	free(variables);
+	free(frames);
+}
+
 /* The stack of a thread whose registers are known. */
 static void walk_thread(struct taking *taking, struct msp_thread_stack *thread)
 {
 	struct msp_stack stack;
+	int r;
 
 	msp_walker_walk(taking->walker, msp_memory_cache_memory(taking->cache), &thread->regs,
 			&stack);
@@ -80,13 +120,11 @@ static void walk_thread(struct taking *taking, struct msp_thread_stack *thread)
 	thread->error = stack.error;
 	thread->has_vm = stack.has_vm;
 	thread->vmstate = stack.vmstate;
-	thread->frames = malloc((stack.count + 1) * sizeof(*thread->frames));
-	if (!thread->frames) {
-		thread->result = MSP_E_NOMEM;
-		return;
-	}
-	memcpy(thread->frames, stack.frames, stack.count * sizeof(*thread->frames));
-	thread->count = stack.count;
+	r = snapshot_keep(taking, &stack, &thread->frames, &thread->variables, &thread->count);
+	if (r == 0 && taking->options.coroutines)
+		r = snapshot_meet(taking, thread->tid, &stack);
+	if (r < 0)
+		thread->result = r;
 }
 
 static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
@@ -139,12 +177,16 @@ static int take_once(struct taking *taking)
 	int r;
 
 	msp_memory_cache_clear(taking->cache);
+	snapshot_forget(taking);
+	taking->values_left = MSP_LJ_VALUES_MAX;
 	taking->stale = false;
 	r = msp_process_stop(taking->process);
 	if (r < 0)
 		return r;
 	since = msp_process_stopped_since(taking->process);
 	r = take_threads(taking);
+	if (r == 0 && taking->options.coroutines)
+		r = snapshot_coroutines(taking);
 	msp_process_resume(taking->process);
 	taking->out->stopped_ns += now_ns() - since;
 	return r;
@@ -152,19 +194,47 @@ static int take_once(struct taking *taking)
 
 static void finish(struct taking *taking)
 {
+	snapshot_forget(taking);
 	msp_walker_free(taking->walker);
 	msp_memory_cache_free(taking->cache);
 	free(taking->tids);
 	free(taking->states);
 }
 
-int msp_snapshot_take(struct msp_space *space, struct msp_snapshot *out)
+/* What would only make the stop longer. */
+static void prepare_values(struct msp_space *space)
 {
-	struct taking taking = {.space = space, .process = msp_space_process(space), .out = out};
+	size_t count;
+	const struct msp_vm *vms = msp_space_vms(space, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (!vms[i].gone && vms[i].proof.heap)
+			msp_space_vm_values(space, &vms[i]);
+}
+
+static struct taking begin(struct msp_space *space, const struct msp_snapshot_options *options,
+			   struct msp_snapshot *out)
+{
+	struct taking taking = {.space = space,
+				.process = msp_space_process(space),
+				.out = out,
+				.values_left = MSP_LJ_VALUES_MAX};
+
+	memset(out, 0, sizeof(*out));
+	if (options)
+		taking.options = *options;
+	if (taking.options.values)
+		prepare_values(space);
+	return taking;
+}
+
+int msp_snapshot_take(struct msp_space *space, const struct msp_snapshot_options *options,
+		      struct msp_snapshot *out)
+{
+	struct taking taking = begin(space, options, out);
 	uint64_t stopped;
 	int r;
 
-	memset(out, 0, sizeof(*out));
 	r = prepare(&taking);
 	if (r == 0)
 		r = take_once(&taking);
@@ -198,14 +268,13 @@ static void take_core_thread(struct taking *taking, const struct msp_core *core,
 }
 
 int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
-			 struct msp_snapshot *out)
+			 const struct msp_snapshot_options *options, struct msp_snapshot *out)
 {
-	struct taking taking = {.space = space, .out = out};
+	struct taking taking = begin(space, options, out);
 	const struct msp_core_thread *threads;
 	size_t count;
 	int r;
 
-	memset(out, 0, sizeof(*out));
 	threads = msp_core_threads(core, &count);
 	r = prepare_walk(&taking);
 	if (r == 0) {
@@ -214,6 +283,10 @@ int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
 	}
 	for (; r == 0 && out->count < count; out->count++)
 		take_core_thread(&taking, core, &threads[out->count], &out->thread[out->count]);
+	if (r == 0 && taking.options.coroutines)
+		r = snapshot_coroutines(&taking);
+	if (r < 0)
+		msp_snapshot_free(out);
 	finish(&taking);
 	return r;
 }
@@ -221,7 +294,12 @@ int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
 void msp_snapshot_free(struct msp_snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->count; i++)
-		free(snapshot->thread[i].frames);
+		snapshot_drop(snapshot->thread[i].frames, snapshot->thread[i].variables,
+			      snapshot->thread[i].count);
+	for (size_t i = 0; i < snapshot->coroutines; i++)
+		snapshot_drop(snapshot->coroutine[i].frames, snapshot->coroutine[i].variables,
+			      snapshot->coroutine[i].count);
+	free(snapshot->coroutine);
 	free(snapshot->thread);
 	memset(snapshot, 0, sizeof(*snapshot));
 }

@@ -6,6 +6,7 @@
 #ifndef MSP_TARGET_SNAPSHOT_H
 #define MSP_TARGET_SNAPSHOT_H
 
+#include "luajit/values.h"
 #include "target/core.h"
 #include "target/space.h"
 #include "unwind/frame.h"
@@ -19,6 +20,7 @@ void msp_walker_free(struct msp_walker *walker);
 /* The stack that a walk found; good until the walker's next one. */
 struct msp_stack {
 	const struct msp_raw_frame *frames; /* leaf first; the last is an ERROR frame if error is set */
+	const struct msp_lj_place *places;  /* of those that are LUA, FAST or CFUNC; other places are void */
 	size_t count;
 	int error;    /* enum msp_error_reason */
 	bool has_vm;  /* a LuaJIT VM is on it; vmstate is that of the innermost */
@@ -32,7 +34,19 @@ struct msp_stack {
 void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 	const struct msp_registers *regs, struct msp_stack *out);
 
+/*
+ * The Lua frames of a coroutine that is on no thread's stack, with a VM frame before them. The
+ * walk of one that a thread runs or has left for another would start from what is stale.
+ */
+void msp_walker_coroutine(struct msp_walker *walker, const struct msp_memory *mem,
+	const struct msp_vm *vm, uint64_t l, struct msp_stack *out);
+
 /* ---- All threads at one moment ---- */
+
+struct msp_snapshot_options {
+	bool coroutines;     /* all of every VM */
+	unsigned int values; /* variables of Lua frames, with tables down to so many levels; 0: none */
+};
 
 struct msp_thread_stack {
 	pid_t tid;
@@ -44,24 +58,41 @@ struct msp_thread_stack {
 	int32_t vmstate;
 	struct msp_registers regs;
 	struct msp_raw_frame *frames; /* leaf first */
+	struct msp_lj_variables *variables; /* of each frame; NULL: not asked for */
+	size_t count;
+};
+
+struct msp_coroutine_stack {
+	uint64_t g, l;
+	int status; /* enum msp_lj_coroutine_status */
+	bool main;  /* the VM's main thread */
+	pid_t tid;  /* the thread whose stack it is on; 0: none */
+	int error;  /* enum msp_error_reason */
+	struct msp_raw_frame *frames; /* leaf first */
+	struct msp_lj_variables *variables; /* of each frame; NULL: not asked for */
 	size_t count;
 };
 
 struct msp_snapshot {
 	struct msp_thread_stack *thread; /* by ascending tid; of a core, in its order */
 	size_t count;
+	struct msp_coroutine_stack *coroutine; /* a VM after the other */
+	size_t coroutines;
+	uint64_t left_out; /* coroutines beyond what there is room for */
+	int broken_heaps;  /* VMs whose list of objects is broken: there may be more coroutines */
 	uint64_t stopped_ns; /* how long the first stopped thread stood still */
 };
 
 /*
  * Stops all threads, walks all stacks, lets them go. The mappings are read
- * before, and once more if a stack needs others. Errors: those of
+ * before, and once more if a stack needs others. options: NULL = only threads. Errors: those of
  * msp_process_stop(). The space must have been refreshed once.
  */
-int msp_snapshot_take(struct msp_space *space, struct msp_snapshot *out);
+int msp_snapshot_take(struct msp_space *space, const struct msp_snapshot_options *options,
+	struct msp_snapshot *out);
 /* The same from a core file, whose host the space is of: in the core's order, state 'S' in a system call. */
 int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
-	struct msp_snapshot *out);
+	const struct msp_snapshot_options *options, struct msp_snapshot *out);
 void msp_snapshot_free(struct msp_snapshot *snapshot);
 
 #endif

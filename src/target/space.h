@@ -9,6 +9,7 @@
 
 #include "elf/elf.h"
 #include "luajit/luajit.h"
+#include "luajit/values.h"
 #include "target/host.h"
 #include "target/target.h"
 
@@ -103,10 +104,10 @@ struct msp_vm {
 	uint32_t image;      /* whose build it runs */
 	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
 	uint64_t image_base;
-	struct msp_lj_proof proof;
-	bool usable;         /* its names and objects may be read: proved; in a core, its heap is */
+	struct msp_lj_proof proof; /* .heap: names and objects may be read */
 	bool gone;           /* was proved once and is no more, or never was one */
 	uint64_t tried_ns;   /* when it was proved, or failed */
+	struct msp_lj_values *values; /* made at the first msp_space_vm_values() */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
 	uint64_t names_generation;  /* of the mappings that names knows */
 };
@@ -136,5 +137,7 @@ size_t msp_space_host_vms(const struct msp_space *space, struct msp_host_vm out[
 int msp_space_find_host_vms(struct msp_space *space);
 
 struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm);
+/* Reads its values; NULL: out of memory. */
+struct msp_lj_values *msp_space_vm_values(struct msp_space *space, const struct msp_vm *vm);
 
 #endif

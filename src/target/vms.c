@@ -12,10 +12,16 @@
 #define PROOF_TRIES 8
 #define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
 
+static void forget_vm(struct msp_vm *vm)
+{
+	msp_lj_names_free(vm->names);
+	msp_lj_values_free(vm->values);
+}
+
 void msp_space_forget_vms(struct msp_space *space)
 {
 	for (size_t i = 0; i < space->vms; i++)
-		msp_lj_names_free(space->vm[i].names);
+		forget_vm(&space->vm[i]);
 	free(space->vm);
 	space->vm = NULL;
 	space->vms = 0;
@@ -58,9 +64,7 @@ static int prove(struct msp_space *space, struct msp_vm *vm, int tries)
 			nanosleep(&pause, NULL);
 	}
 	vm->tried_ns = now_ns();
-	/* A live one that fails a check may pass it the next time; in a core that is how it is. */
-	vm->usable = vm->proof.proved || (space->host->steady && vm->proof.heap);
-	if (vm->usable)
+	if (vm->proof.heap)
 		vm->gone = false;
 	return r == MSP_E_NOT_PROVED ? 0 : r;
 }
@@ -77,7 +81,7 @@ static struct msp_vm *free_slot(struct msp_space *space)
 	for (size_t i = 0; i < space->vms; i++) {
 		if (!space->vm[i].gone)
 			continue;
-		msp_lj_names_free(space->vm[i].names);
+		forget_vm(&space->vm[i]);
 		return &space->vm[i];
 	}
 	return NULL;
@@ -135,11 +139,11 @@ static void prove_again(struct msp_space *space)
 {
 	for (size_t i = 0; i < space->vms; i++) {
 		struct msp_vm *vm = &space->vm[i];
-		bool was = vm->usable;
+		bool was = vm->proof.heap;
 
 		if (prove(space, vm, was ? PROOF_TRIES : 1) < 0)
-			vm->usable = vm->proof.proved = false;
-		vm->gone = !vm->usable && (was || vm->gone);
+			vm->proof.heap = vm->proof.proved = false;
+		vm->gone = !vm->proof.heap && (was || vm->gone);
 	}
 }
 
@@ -149,10 +153,11 @@ static void drop_debris(struct msp_space *space)
 	for (size_t i = 0; i < space->vms; i++) {
 		struct msp_vm *vm = &space->vm[i];
 
-		if (vm->usable || vm->proof.check[MSP_LJ_CHECK_MAINTHREF].result != MSP_LJ_FAILED)
+		if (vm->proof.heap ||
+		    vm->proof.check[MSP_LJ_CHECK_MAINTHREF].result != MSP_LJ_FAILED)
 			continue;
 		for (size_t j = 0; j < space->vms; j++)
-			vm->gone |= space->vm[j].image == vm->image && space->vm[j].usable;
+			vm->gone |= space->vm[j].image == vm->image && space->vm[j].proof.heap;
 	}
 }
 
@@ -190,7 +195,7 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	if (!entry)
 		return NULL;
 	vm = find_vm(space, entry->index, g);
-	if (vm && vm->usable)
+	if (vm && vm->proof.heap)
 		return vm;
 	if (vm && now_ns() - vm->tried_ns < TRY_AGAIN_NS)
 		return NULL;
@@ -199,7 +204,7 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	vm = add_vm(space, entry, base, g);
 	if (!vm)
 		return NULL;
-	vm->gone = !vm->usable;
+	vm->gone = !vm->proof.heap;
 	return vm->gone ? NULL : vm;
 }
 
@@ -278,4 +283,14 @@ struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct ms
 		own->names_generation = space->generation;
 	}
 	return own->names;
+}
+
+struct msp_lj_values *msp_space_vm_values(struct msp_space *space, const struct msp_vm *vm)
+{
+	struct msp_vm *own = &space->vm[vm - space->vm];
+	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
+
+	if (!own->values)
+		own->values = msp_lj_values_new(entry->build, space->host->memory, own->g);
+	return own->values;
 }

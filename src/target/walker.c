@@ -12,12 +12,15 @@ struct msp_walker {
 	const struct msp_memory *mem;
 	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
 	uint32_t vms;
+	struct msp_lj_place place[MSP_MAX_FRAMES]; /* of each Lua frame */
 	struct msp_walk walk;
 };
 
 #define MSP_INLINE inline
 #define MSP_SUB(name) static int name(struct msp_walk *w)
 #define MSP_CALL(w, name) name(w)
+
+#define host_lua_frame(w, f) note_place(w, f)
 
 static struct msp_walker *host_of(const struct msp_walk *w)
 {
@@ -27,6 +30,23 @@ static struct msp_walker *host_of(const struct msp_walk *w)
 static int host_read(struct msp_walk *w, void *dst, size_t size, uint64_t addr)
 {
 	return msp_read(host_of(w)->mem, addr, dst, size);
+}
+
+/* Where the frame just put out is. The one inside of it, if it is on the same coroutine, ends it. */
+static void note_place(struct msp_walk *w, const struct msp_raw_frame *f)
+{
+	struct msp_lj_place *place = host_of(w)->place;
+	size_t i = f - w->frame;
+
+	place[i] = (struct msp_lj_place){.l = w->l, .fn = w->fn, .base = w->lua_base};
+	for (size_t j = i; j-- > 0;) {
+		if (w->frame[j].kind == MSP_RAW_VM || w->frame[j].kind == MSP_RAW_NATIVE)
+			break;
+		if (w->frame[j].kind != MSP_RAW_STATE && place[j].l == w->l) {
+			place[i].limit = place[j].base;
+			break;
+		}
+	}
 }
 
 static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t index)
@@ -99,6 +119,7 @@ MSP_SUB(find_rule)
 }
 
 #include "unwind/walker.h"
+#include "unwind/coroutine.h"
 
 int msp_walker_new(struct msp_space *space, struct msp_walker **out)
 {
@@ -126,6 +147,36 @@ static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
 	w->exact = 1;
 }
 
+static void give(struct msp_walker *walker, struct msp_stack *out)
+{
+	struct msp_walk *w = &walker->walk;
+
+	*out = (struct msp_stack){.frames = w->frame,
+				  .places = walker->place,
+				  .count = w->frame_count,
+				  .error = w->error,
+				  .has_vm = w->has_vm,
+				  .vmstate = w->vmstate};
+}
+
+void msp_walker_coroutine(struct msp_walker *walker, const struct msp_memory *mem,
+			  const struct msp_vm *vm, uint64_t l, struct msp_stack *out)
+{
+	struct msp_walk *w = &walker->walk;
+	int done;
+
+	walker->mem = mem ? mem : msp_space_host(walker->space)->memory;
+	w->host = (uintptr_t)walker;
+	w->layout = vm->layout;
+	w->vm_base = vm->image_base;
+	done = coroutine_begin(w, l);
+	for (int i = 0; done == MSP_STEP_MORE && i < 8 * MSP_MAX_FRAMES; i++)
+		done = coroutine_step(w);
+	if (done == MSP_STEP_MORE)
+		walk_error(w, MSP_ERR_INTERNAL);
+	give(walker, out);
+}
+
 void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 		     const struct msp_registers *regs, struct msp_stack *out)
 {
@@ -142,9 +193,5 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 			break;
 		else if (i == 8 * MSP_MAX_FRAMES - 1)
 			walk_error(w, MSP_ERR_INTERNAL);
-	*out = (struct msp_stack){.frames = w->frame,
-				  .count = w->frame_count,
-				  .error = w->error,
-				  .has_vm = w->has_vm,
-				  .vmstate = w->vmstate};
+	give(walker, out);
 }

@@ -941,6 +941,9 @@ static MSP_INLINE int lua_emit(struct msp_walk *w, const struct msp_lj_layout *y
 		f->addr = kind == MSP_RAW_CFUNC ? w->fn_cfunc : w->fn;
 		f->pos = w->fn_ffid;
 	}
+#ifdef host_lua_frame
+	host_lua_frame(w, f);
+#endif
 	if (w->lua_flags & MSP_LUA_JIT) {
 		f->flags |= MSP_RAWF_JIT;
 		f->trace = w->trace;

@@ -12,6 +12,7 @@
  *                                                       and w->vm_base; without GC64 i-th VM, and
  *                                                       w->vm_g; NULL: no more
  *   host_arch(w)                          optional: enum msp_arch, a constant
+ *   host_lua_frame(w, f)                  optional: f, a frame on w->l at w->lua_base, was put out
  *   MSP_SUB(name) / MSP_CALL(w, name)     defines and calls a subprogram int name(w)
  *
  * A step handles one frame, native or Lua, and never loops over target data.

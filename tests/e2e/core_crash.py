@@ -48,8 +48,25 @@ def matches(frames, wanted):
     return at == len(wanted)
 
 
+def check_coroutines(name, dump):
+    """The three that wait are there, whatever happened to the stacks of threads."""
+    waiting = [c for c in dump["coroutines"] if c["status"] == "suspended"]
+    if len(waiting) != 3 * VMS.get(name, 1) or not dump["coroutines_complete"]:
+        wrong(f"{len(waiting)} coroutines wait")
+    for c in waiting:
+        frames = [f"{f['kind']} {f['name']}" for f in c["stack"]]
+        if frames != ["fast coroutine.yield", "lua anonymous"] or c["stack"][1]["line"] != 68 or c["error"]:
+            wrong(f"a waiting coroutine has the frames {frames}")
+        elif [v["value"]["value"][:4] for v in c["stack"][1]["locals"]] != ["job "]:
+            wrong(f"its locals are {c['stack'][1]['locals']}")
+    main = [c for c in dump["coroutines"] if c["main"]]
+    if name.startswith("smash_c") and not matches(main[0]["stack"], ["lua places.smash_c", *OUTER[:3]]):
+        wrong(f"the main coroutine: {main}")
+
+
 def check_whole(name, dump, status):
     thread = dump["threads"][0]
+    check_coroutines(name, dump)
     if status != 0:
         wrong(f"exit status {status}")
     if dump["gaps"]:
@@ -73,6 +90,7 @@ def check_partial(name, dump, status):
     if status != 4:
         wrong(f"exit status {status}, not 4")
     if name.startswith("smash"):
+        check_coroutines(name, dump)
         if thread["whole"] or stack[-1]["kind"] != "error":
             wrong("a smashed stack is whole")
         if name.startswith("smash_lua") and not matches(stack, ["native crash_smash_lua"]):

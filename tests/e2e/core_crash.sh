@@ -30,9 +30,9 @@ look() {
 	look_name=$1
 	shift
 	look_status=0
-	"$MOONSPY" core -j "$@" >"$work/json" 2>"$work/err" || look_status=$?
+	"$MOONSPY" core -j -lc "$@" >"$work/json" 2>"$work/err" || look_status=$?
 	python3 "$here/core_crash.py" "$look_name" "$look_status" "$work/json" "$work/err" || failed=1
-	timeout 60 "$MOONSPY" core "$@" >"$work/text" 2>/dev/null || :
+	timeout 60 "$MOONSPY" core -llc "$@" >"$work/text" 2>/dev/null || :
 	grep -q "^Thread " "$work/text" || fail "$look_name: no thread in the text"
 }
 
@@ -40,12 +40,12 @@ cp "$PROGRAMS/crash" "$work/crash"
 program=$work/crash
 for mode in nojit jit; do
 	for where in vm trace helper gc ffi callback cfunction coroutine nested threads smash_c smash_lua; do
-		crash "$work/core" "$program" "$workloads/crash.lua" $where $mode
+		crash "$work/core" "$program" "$workloads/cores/crash.lua" $where $mode
 		look $where-$mode "$work/core"
 	done
 done
 
-crash "$work/core" "$program" "$workloads/crash.lua" vm nojit
+crash "$work/core" "$program" "$workloads/cores/crash.lua" vm nojit
 if command -v zstd >/dev/null; then
 	zstd -q "$work/core" -o "$work/core.zst"
 	look vm-nojit "$work/core.zst"
@@ -67,7 +67,7 @@ for part in 90 50 10 2; do
 done
 
 # All pages dumped: the files are not needed, only their symbols are missing.
-crash "$work/full" sh -c 'echo 0x37 >/proc/$$/coredump_filter; exec "$@"' sh "$program" "$workloads/crash.lua" vm nojit
+crash "$work/full" sh -c 'echo 0x37 >/proc/$$/coredump_filter; exec "$@"' sh "$program" "$workloads/cores/crash.lua" vm nojit
 look vm-nojit "$work/full"
 mv "$program" "$work/elsewhere"
 look vm-nojit "$work/core" --exe "$work/elsewhere"

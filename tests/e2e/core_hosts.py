@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-OPTIONS = {"stacks": []}
+OPTIONS = {"stacks": [], "values": ["-c", "-ll"]}
 
 
 def kernel_writes_files():

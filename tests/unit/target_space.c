@@ -219,7 +219,7 @@ static void check_chain(void (*run)(struct shared *), int middles, const char *o
 
 	spawn(&child, run);
 	space = new_space(images, child.process);
-	assert_int_equal(msp_snapshot_take(space, &snapshot), 0);
+	assert_int_equal(msp_snapshot_take(space, NULL, &snapshot), 0);
 	assert_int_equal(snapshot.count, 1);
 	assert_int_equal(snapshot.thread[0].tid, child.pid);
 	assert_int_equal(snapshot.thread[0].result, 0);
@@ -287,7 +287,7 @@ static void test_deep_threads(void **state)
 	spawn(&child, divers);
 	space = new_space(images, child.process);
 	for (int round = 0; round < 5; round++) {
-		assert_int_equal(msp_snapshot_take(space, &snapshot), 0);
+		assert_int_equal(msp_snapshot_take(space, NULL, &snapshot), 0);
 		assert_int_equal(snapshot.count, THREADS + 1);
 		for (size_t i = 1; i < snapshot.count; i++) {
 			assert_int_equal(snapshot.thread[i].error, MSP_ERR_NONE);
@@ -314,7 +314,7 @@ static void test_late_library(void **state)
 
 	spawn(&child, with_jit);
 	assert_int_equal(msp_space_new(images, child.process, &space), 0);
-	assert_int_equal(msp_snapshot_take(space, &snapshot), 0);
+	assert_int_equal(msp_snapshot_take(space, NULL, &snapshot), 0);
 	assert_int_equal(snapshot.thread[0].error, MSP_ERR_NONE);
 	assert_int_equal(count_symbol(space, &snapshot.thread[0], "with_jit"), 1);
 	msp_snapshot_free(&snapshot);
@@ -371,7 +371,7 @@ static void test_luajit(void **state)
 	count = msp_space_find_vms(space);
 	for (size_t i = 0; i < count; i++)
 		assert_int_equal(vms[i].gone, i > 0);
-	assert_int_equal(msp_snapshot_take(space, &snapshot), 0);
+	assert_int_equal(msp_snapshot_take(space, NULL, &snapshot), 0);
 	assert_int_equal(snapshot.thread[0].error, MSP_ERR_NONE);
 	assert_true(snapshot.thread[0].has_vm);
 	for (size_t i = 0; i < snapshot.thread[0].count; i++)
