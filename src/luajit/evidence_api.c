@@ -44,7 +44,10 @@ static bool read_gettop(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	struct seen *seen = env->ctx;
 	struct msp_sym diff, shift, top, base;
 
-	if (ev->kind != MSP_SYM_AT_RET || !msp_sym_is_op(env, ev->a, MSP_OP_SAR, &diff, &shift) ||
+	/* Of the shift's result 32 bits count: either way of shifting will do. */
+	if (ev->kind != MSP_SYM_AT_RET ||
+	    (!msp_sym_is_op(env, ev->a, MSP_OP_SAR, &diff, &shift) &&
+	     !msp_sym_is_op(env, ev->a, MSP_OP_SHR, &diff, &shift)) ||
 	    !msp_sym_is_op(env, diff, MSP_OP_SUB, &top, &base))
 		return false;
 	msp_sym_is_load_reg(env, top, 8, ARG0, &seen->value[0]);
@@ -135,14 +138,21 @@ static bool read_iscfunction(struct msp_sym_env *env, const struct msp_sym_event
 	return true;
 }
 
-/* lua_tocfunction: returns the C function of a function object, or NULL. */
+/*
+ * lua_tocfunction: returns the C function of a function object, or NULL. What
+ * it looks behind is the function's bytecode, whatever path seems to return it.
+ */
 static bool read_tocfunction(struct msp_sym_env *env, const struct msp_sym_event *ev)
 {
 	struct seen *seen = env->ctx;
 	struct msp_sym addr;
 
+	if (ev->kind == MSP_SYM_AT_LOAD &&
+	    msp_sym_is_load(env, (struct msp_sym){ev->a.node, 0}, 0, &addr) &&
+	    msp_sym_is_untagged(env, (struct msp_sym){addr.node, 0}))
+		seen->value[2] = addr.off;
 	if (ev->kind != MSP_SYM_AT_RET || !msp_sym_is_load(env, ev->a, 8, &addr) ||
-	    !msp_sym_is_untagged(env, (struct msp_sym){addr.node, 0}))
+	    !msp_sym_is_untagged(env, (struct msp_sym){addr.node, 0}) || addr.off == seen->value[2])
 		return false;
 	seen->value[0] = addr.off;
 	return true;

@@ -199,25 +199,36 @@ static void set_name(struct msp_lj_build *build, unsigned int ffid, const char *
 	build->ff_name[ffid] = strdup(text);
 }
 
-/* Its function number i, in the table of C functions whose address is taken near the library's. */
+/* Its function with that number, by the table of C functions whose address is taken next to addr. */
+static uint64_t function_near(const struct msp_lj_build *build, uint64_t addr, unsigned int number)
+{
+	uint64_t start = addr < NEAR ? 0 : addr - NEAR, table;
+	size_t avail, at;
+	const uint8_t *bytes = msp_image_bytes(build->image, start, &avail);
+
+	for (size_t d = 0; bytes && d < 2 * NEAR; d++) {
+		/* 0, 1, -1, 2, -2, ... */
+		at = (size_t)(addr - start) + (d & 1 ? d / 2 + 1 : -(d / 2));
+		if (at > 2 * NEAR || at + 7 > avail)
+			continue;
+		table = x64_lea(build, bytes + at, start + at, LEA_RCX);
+		table = table ? msp_lj_pointer_at(build, table + number * 8ULL) : 0;
+		if (table && msp_lj_in_exec(build, table))
+			return table;
+	}
+	return 0;
+}
+
 static uint64_t find_function(const struct msp_lj_build *build, const struct sites *sites,
 			      const struct msp_libinit *init, unsigned int number)
 {
-	for (unsigned int i = 0; i < sites->count; i++) {
-		uint64_t addr = sites->site[i].addr, start = addr < NEAR ? 0 : addr - NEAR, table;
-		size_t avail;
-		const uint8_t *bytes = msp_image_bytes(build->image, start, &avail);
+	uint64_t found = 0;
 
-		if (sites->site[i].target != init->addr || !bytes)
-			continue;
-		for (size_t at = 0; at < 2 * NEAR && at + 7 <= avail; at++) {
-			table = x64_lea(build, bytes + at, start + at, LEA_RCX);
-			table = table ? msp_lj_pointer_at(build, table + number * 8ULL) : 0;
-			if (table && msp_lj_in_exec(build, table))
-				return table;
-		}
+	for (unsigned int i = 0; i < sites->count && !found; i++) {
+		if (sites->site[i].target == init->addr)
+			found = function_near(build, sites->site[i].addr, number);
 	}
-	return 0;
+	return found;
 }
 
 static void add_table(struct msp_lj_build *build, const struct sites *sites,
