@@ -20,6 +20,7 @@ enum msp_op {
 	MSP_OP_LEA,
 	MSP_OP_ADD,
 	MSP_OP_SUB,
+	MSP_OP_MUL,
 	MSP_OP_AND,
 	MSP_OP_OR,
 	MSP_OP_XOR,

@@ -48,7 +48,9 @@ static void loaded(struct snap_reader *r, const struct msp_sym_env *env,
 	struct msp_sym base, addr;
 	int64_t off = ev->a.off;
 
-	if (r->nsnap < 0 || index->kind != MSP_SYM_INDEX || off < 0 || off >= MAX_SNAP)
+	if (r->nsnap < 0 || off < 0 || off >= MAX_SNAP ||
+	    !(index->kind == MSP_SYM_INDEX ||
+	      (index->kind == MSP_SYM_OP && index->op == MSP_OP_ADD)))
 		return;
 	/* The array may be either part of the sum. */
 	base = msp_sym_is_load(env, index->a, 0, &addr) ? index->a : index->b;

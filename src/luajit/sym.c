@@ -269,6 +269,17 @@ static void exec_two_operands(struct run *run, const struct msp_insn *insn)
 		write_operand(run, insn, arithmetic(run->env, insn->op, a, b));
 }
 
+/* Into a register, by a constant; other forms are not followed. */
+static void exec_mul(struct run *run, const struct msp_insn *insn)
+{
+	if (insn->operand_count == 3)
+		write_operand(run, insn,
+			      binary(run->env, MSP_OP_MUL, read_operand(run, insn, 1),
+				     read_operand(run, insn, 2)));
+	else
+		clobber(run, insn->writes);
+}
+
 static void exec_call(struct run *run, const struct msp_insn *insn)
 {
 	struct msp_sym_node node = {.kind = MSP_SYM_RESULT, .b = {1, (int64_t)insn->addr}};
@@ -323,6 +334,9 @@ static void exec(struct run *run, const struct msp_insn *insn)
 	case MSP_OP_CMP:
 	case MSP_OP_TEST:
 		exec_two_operands(run, insn);
+		break;
+	case MSP_OP_MUL:
+		exec_mul(run, insn);
 		break;
 	case MSP_OP_PUSH:
 	case MSP_OP_POP:
