@@ -217,14 +217,17 @@ static bool stack_pointer(const struct msp_cfi_state *state)
  */
 static bool kernel_signal_frame(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state)
 {
-	const uint8_t *at = state->cfa_expr, *end = at + state->cfa_expr_size;
+	const uint8_t *at = state->cfa_expr, *end;
 	uint32_t reg;
 	int64_t off;
 
 	if (arch->arch != MSP_ARCH_X86_64)
 		return !state->unknown;
-	return !state->unknown && at && take_breg(&at, end, &reg, &off) && reg == MSP_X64_RSP &&
-	       off == 160 && end - at == 1 && *at == DW_OP_deref;
+	if (state->unknown || !at)
+		return false;
+	end = at + state->cfa_expr_size;
+	return take_breg(&at, end, &reg, &off) && reg == MSP_X64_RSP && off == 160 &&
+	       end - at == 1 && *at == DW_OP_deref;
 }
 
 void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state, bool signal,

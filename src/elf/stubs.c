@@ -192,12 +192,13 @@ static int scan_gap(const struct msp_image *image, const struct msp_segment *seg
 	while (err >= 0 &&
 	       (at = find_trampoline(image->arch, bytes.data, bytes.size, from, &length)) >= 0) {
 		uint32_t addr = (uint32_t)(start - image->min_vaddr + (uint64_t)at);
-
 		/*
 		 * Nothing calls the trampoline: the address on the stack is its first byte.
-		 * Walkers look one byte before a return address, so the rule starts there.
+		 * Walkers look one byte before a return address, so the rule starts there,
+		 * unless that byte is the end of another one.
 		 */
-		int add = msp_rows_add(rows, addr ? addr - 1 : 0, (uint32_t)err);
+		bool touches = from && (size_t)at == from;
+		int add = msp_rows_add(rows, addr && !touches ? addr - 1 : addr, (uint32_t)err);
 
 		if (!add)
 			add = msp_rows_add(rows, addr + (uint32_t)length, 0);
