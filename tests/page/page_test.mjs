@@ -254,18 +254,33 @@ async function testHostile(browser) {
 	await close(page, 'hostile');
 }
 
+// How long a fixed piece of work takes in the browser just now: machines differ, and are busy.
+const yardstick = page => page.evaluate(() => {
+	const start = performance.now(), rows = [];
+	for (let i = 0, x = 1; i < 200000; i++) {
+		x = x * 48271 % 2147483647;
+		rows.push({name: `function_${x % 5000}`, value: x});
+	}
+	rows.sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : a.value - b.value);
+	return performance.now() - start;
+});
+const QUIET = 400; // of the machine on which the page has to be ready within 1 s, and a zoom within 100 ms
+
 // Best of three: the machine may be busy with other tests.
 async function testLarge(browser) {
-	const file = make('large'), first = [], zooms = [];
+	const file = make('large'), first = [], zooms = [], yards = [];
 	let page;
 	for (let i = 0; i < 3; i++) {
 		page = await open(browser, file);
 		first.push(await page.evaluate(() => performance.getEntriesByName('first-render')[0].startTime));
+		yards.push(await yardstick(page));
 		if (i < 2)
 			await close(page, `large ${i}`);
 	}
 	await shot(page, 'large');
-	check('a million samples: first view within 1 s', Math.min(...first) < 1000,
+	const slower = Math.max(1, Math.min(...yards) / QUIET);
+	console.log(`this machine now: ${yards.map(ms => ms.toFixed(0)).join(', ')} ms for what takes ${QUIET} ms`);
+	check('a million samples: first view within 1 s', Math.min(...first) < 1000 * slower,
 		first.map(ms => `${ms.toFixed(0)} ms`).join(', '));
 	for (const row of [1, 4, 5, 6, 7]) {
 		// From the click until the picture after it has been drawn.
@@ -281,7 +296,7 @@ async function testLarge(browser) {
 	}
 	await shot(page, 'large-zoom');
 	zooms.sort((a, b) => a - b);
-	check('and zoom within 100 ms', zooms[2] < 100, zooms.map(ms => `${ms.toFixed(0)} ms`).join(', '));
+	check('and zoom within 100 ms', zooms[2] < 100 * slower, zooms.map(ms => `${ms.toFixed(0)} ms`).join(', '));
 	await page.click('#view-reverse');
 	await shot(page, 'large-reverse');
 	await page.click('#view-table');
