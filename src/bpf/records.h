@@ -9,8 +9,6 @@
 #include "unwind/tables.h"
 
 #define MSP_MAX_PROCESSES 8192
-#define MSP_MAX_IMAGES 16384
-#define MSP_MAX_LAYOUTS 64
 #define MSP_MAX_SEGMENTS 256
 #define MSP_MAX_KERNEL_FRAMES 127
 

@@ -55,7 +55,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MSP_MAX_IMAGES);
+	__uint(max_entries, MSP_IMAGE_SLOTS);
 	__type(key, __u32);
 	__type(value, struct msp_bpf_image);
 } images SEC(".maps");
@@ -87,7 +87,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MSP_MAX_LAYOUTS);
+	__uint(max_entries, MSP_LAYOUT_SLOTS);
 	__type(key, __u32);
 	__type(value, struct msp_lj_layout);
 } layouts SEC(".maps");

@@ -87,7 +87,6 @@ static int map_tables(struct msp_sampler *s)
 			rfd, 0);
 	if (s->mappings == MAP_FAILED || s->rules == MAP_FAILED)
 		return -errno;
-	s->rule_count = 1; /* rule 0: none */
 	return 0;
 }
 
@@ -183,7 +182,7 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 		err = s->ring ? 0 : -errno;
 	}
 	if (!err)
-		err = sampler_add_segment(s, opts->rows);
+		err = sampler_init_tables(s, opts->rows);
 	if (err) {
 		explain(err, error, error_size);
 		msp_sampler_close(s);

@@ -13,6 +13,9 @@
 
 struct msp_sampler;
 
+/* What BPF may still be reading is not written again before this time is over. */
+#define MSP_REUSE_NS 1000000000ull
+
 struct msp_sampler_options {
 	uint32_t rate;       /* samples a second of CPU time, for each thread */
 	bool all;            /* every process that an event meets, known or not */
@@ -36,9 +39,20 @@ void msp_sampler_close(struct msp_sampler *s);
 int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index, const struct msp_lj_layout *layout);
 int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct msp_unwind_table *table,
 			  uint32_t layout);
-/* Replaces what is known of a process. mappings: sorted, files only. */
+bool msp_sampler_has_image(const struct msp_sampler *s, uint32_t index);
+/*
+ * Forgets an image. No sooner than MSP_REUSE_NS after the last process that maps it was replaced or
+ * removed: what it had is given to others at once.
+ */
+void msp_sampler_remove_image(struct msp_sampler *s, uint32_t index);
+/*
+ * Replaces what is known of a process. mappings: sorted, files only. If that fails the process is
+ * as if nothing were known of it.
+ */
 int msp_sampler_set_process(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings,
 			    uint32_t count, const struct msp_bpf_process *builds);
+/* Its mappings are not known now: its samples have no user part. */
+void msp_sampler_forget_mappings(struct msp_sampler *s, pid_t pid);
 void msp_sampler_remove_process(struct msp_sampler *s, pid_t pid);
 
 /* Triggers. A thread's event is inherited by the threads and processes that it starts. */

@@ -288,7 +288,7 @@ static int inspect_process(const struct msp_options *options, struct msp_images 
 		return rc;
 	for (uint32_t i = 1; i <= msp_images_count(images) && count < MSP_MAX_BUILDS; i++) {
 		entry = msp_images_get(images, i);
-		if (!entry->build || !msp_space_image_base(live.space, i, &base))
+		if (!entry || !entry->build || !msp_space_image_base(live.space, i, &base))
 			continue;
 		subjects[count] = (struct subject){.entry = entry};
 		subjects[count].vms = msp_space_vms(live.space, &subjects[count].vm_count);

@@ -61,6 +61,8 @@ bool msp_image_offset_executable(const struct msp_image *image, uint64_t offset,
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);
 /* Frees what these calls have read of the file: all bytes they returned are no more. */
 void msp_image_drop_bytes(struct msp_image *image);
+/* About how much memory the image takes. */
+uint64_t msp_image_memory(const struct msp_image *image);
 
 /*
  * Unwind rows: compiled at the first call, or read from the cache. Owned by

@@ -390,6 +390,20 @@ bool msp_image_executable(const struct msp_image *image, uint64_t vaddr, uint64_
 	return false;
 }
 
+uint64_t msp_image_memory(const struct msp_image *image)
+{
+	uint64_t bytes = sizeof(*image) + (image->memory ? image->size : 0) +
+			 msp_symbols_memory(image->symbols);
+
+	if (image->rows)
+		bytes += image->rows->room * sizeof(struct msp_row) +
+			 image->rows->rule_room * sizeof(struct msp_rule) +
+			 image->rows->function_room * sizeof(uint32_t);
+	for (uint32_t i = 0; i < image->segment_count; i++)
+		bytes += image->segments[i].bytes ? image->segments[i].file_size : 0;
+	return image->debug ? bytes + msp_image_memory(image->debug) : bytes;
+}
+
 void msp_image_drop_bytes(struct msp_image *image)
 {
 	for (uint32_t i = 0; i < image->segment_count && image->fd >= 0; i++) {

@@ -44,6 +44,20 @@ struct msp_symbols {
 	char *found;	  /* demangled name of the last msp_image_find_symbol() */
 };
 
+uint64_t msp_symbols_memory(const struct msp_symbols *symbols)
+{
+	uint64_t bytes;
+
+	if (!symbols)
+		return 0;
+	bytes = symbols->room * sizeof(*symbols->code);
+	if (symbols->demangled) /* few of them are made */
+		bytes += symbols->count * sizeof(*symbols->demangled);
+	for (int i = 0; i < SOURCE_COUNT; i++)
+		bytes += symbols->sources[i].syms.size + symbols->sources[i].names.size;
+	return symbols->debugdata ? bytes + msp_image_memory(symbols->debugdata) : bytes;
+}
+
 void msp_symbols_free(struct msp_symbols *symbols)
 {
 	if (!symbols)

@@ -38,6 +38,8 @@ struct rec_process {
 	bool waiting;     /* launched, has not called exec */
 	size_t vms_sent;  /* how many were known when the engine was told last */
 	bool dirty;       /* mappings have changed, or VMs have come */
+	bool unsent;      /* the engine does not have them: there was no room */
+	bool failed;      /* not loaded, for lack of room: to be tried again */
 	uint64_t ending_ns; /* since then it may have ended: a thread of it has; 0: no */
 	uint64_t refreshed_ns;
 	struct rec_stopper *stopper; /* ptrace engine only */
@@ -52,7 +54,6 @@ struct msp_recorder {
 	struct rec_ptrace *ptrace;
 	int epoll;
 	struct msp_images *images;
-	uint32_t images_sent, layouts_sent;
 	struct msp_kernel_symbols *kernel;
 	struct msp_profile *profile;
 
@@ -88,6 +89,8 @@ void rec_unload(struct rec_process *p);
 /* Marks it to be refreshed if the engine has not been told of all its VMs that it is to know. */
 void rec_note_vms(struct rec_process *p);
 int rec_refresh(struct msp_recorder *rec, struct rec_process *p);
+/* Frees images that no process has any more, but for some; see msp_images_trim(). */
+void rec_trim_images(struct msp_recorder *rec, bool all);
 int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
 
 /* samples.c */

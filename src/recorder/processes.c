@@ -101,28 +101,41 @@ static void note_refused(struct msp_recorder *rec, const struct msp_image_entry 
 		}
 }
 
-/* Images and layouts that the kernel does not have yet. */
-static int send_images(struct msp_recorder *rec)
+static int send_image(struct msp_recorder *rec, uint32_t index)
 {
-	const struct msp_image_entry *e;
-	uint32_t count = msp_images_count(rec->images);
-	int err;
+	const struct msp_image_entry *e = msp_images_get(rec->images, index);
+	int err = 0;
 
-	for (; rec->images_sent < count; rec->images_sent++) {
-		e = msp_images_get(rec->images, rec->images_sent + 1);
-		if (e->build && e->layout == MSP_LAYOUT_NONE)
-			note_refused(rec, e);
-		if (e->layout != MSP_LAYOUT_NONE) {
-			err = msp_sampler_set_layout(rec->sampler, e->layout,
-						     msp_lj_build_layout(e->build));
-			if (err)
-				return err;
-		}
-		err = msp_sampler_add_image(rec->sampler, e->index, e->table, e->layout);
-		if (err)
-			return err;
-	}
-	return 0;
+	if (e->build && e->layout == MSP_LAYOUT_NONE)
+		note_refused(rec, e);
+	if (e->layout != MSP_LAYOUT_NONE)
+		err = msp_sampler_set_layout(rec->sampler, e->layout,
+					     msp_lj_build_layout(e->build));
+	return err ? err : msp_sampler_add_image(rec->sampler, e->index, e->table, e->layout);
+}
+
+/* The images of these mappings that the kernel does not have yet. */
+static int send_images(struct msp_recorder *rec, const struct msp_mapping *map, uint32_t count)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < count; i++)
+		if (!msp_sampler_has_image(rec->sampler, map[i].image))
+			err = send_image(rec, map[i].image);
+	return err;
+}
+
+static void on_image_gone(void *ctx, const struct msp_image_entry *entry)
+{
+	struct msp_recorder *rec = ctx;
+
+	if (rec->sampler)
+		msp_sampler_remove_image(rec->sampler, entry->index);
+}
+
+void rec_trim_images(struct msp_recorder *rec, bool all)
+{
+	msp_images_trim(rec->images, all, on_image_gone, rec);
 }
 
 /* File mappings only: what else is executable is compiled code, or unknown. */
@@ -172,15 +185,21 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 
 	if (!rec->sampler)
 		return 0;
-	err = send_images(rec);
-	if (err)
-		return err;
 	map = file_mappings(p->space, &count);
 	if (!map)
 		return MSP_E_NOMEM;
+	err = send_images(rec, map, count);
+	if (err == MSP_E_LIMIT) {
+		rec_trim_images(rec, true);
+		err = send_images(rec, map, count);
+	}
 	p->vms_sent = add_builds(p->space, &process);
-	err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
+	if (err)
+		msp_sampler_forget_mappings(rec->sampler, p->pid);
+	else
+		err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
 	free(map);
+	p->unsent = err != 0;
 	return err;
 }
 
@@ -197,9 +216,11 @@ int rec_refresh(struct msp_recorder *rec, struct rec_process *p)
 	if (!p->space)
 		return 0;
 	changed = msp_space_refresh(p->space);
-	if (changed < 0 || (changed == 0 && !more))
+	if (changed < 0)
 		return changed == MSP_E_GONE ? 0 : changed;
-	return send_process(rec, p);
+	if (changed) /* an image that it had may have given its index to one that it has now */
+		frame_cache_clear(&p->cache);
+	return changed || more || p->unsent ? send_process(rec, p) : 0;
 }
 
 int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
@@ -208,6 +229,7 @@ int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
 
 	msp_symbolizer_free(p->symbols); /* of samples from before it was known */
 	p->symbols = NULL;
+	p->failed = false;
 	if (!err)
 		err = msp_space_new(rec->images, p->process, &p->space);
 	if (!err)
@@ -226,8 +248,12 @@ int rec_load(struct msp_recorder *rec, struct rec_process *p)
 
 	if (!err)
 		err = send_process(rec, p);
-	if (err)
+	if (err) {
 		rec_unload(p);
+		if (rec->sampler)
+			msp_sampler_forget_mappings(rec->sampler, p->pid);
+		p->failed = err == MSP_E_LIMIT || err == MSP_E_NOMEM;
+	}
 	return err;
 }
 

@@ -379,14 +379,11 @@ static bool has_ended(const struct rec_process *p)
  * the samples up to the end were taken. A change may have been missed: all are
  * looked at once in a while.
  */
-static void forget_ended(struct msp_recorder *rec)
+static void forget_ended(struct msp_recorder *rec, bool sweep)
 {
 	uint64_t now = rec_now_ns();
-	bool sweep = now - rec->swept_ns > SWEEP_NS;
 	struct rec_process *p;
 
-	if (sweep)
-		rec->swept_ns = now;
 	for (size_t i = rec->process_count; i-- > 0;) {
 		p = rec->process[i];
 		if (p->ending_ns && has_ended(p))
@@ -395,6 +392,19 @@ static void forget_ended(struct msp_recorder *rec)
 			p->ending_ns = now;
 		else if (now - p->ending_ns > ENDING_NS)
 			p->ending_ns = 0;
+	}
+}
+
+/* For which there was no room: others may have ended. */
+static void try_again(struct msp_recorder *rec)
+{
+	struct rec_process *p;
+
+	for (size_t i = 0; i < rec->process_count; i++) {
+		p = rec->process[i];
+		p->dirty |= p->unsent;
+		if (p->failed && !p->process)
+			rec_load(rec, p);
 	}
 }
 
@@ -420,11 +430,17 @@ static int ask_late_names(struct msp_recorder *rec, bool all)
 
 static int work(struct msp_recorder *rec)
 {
+	bool sweep = rec_now_ns() - rec->swept_ns > SWEEP_NS;
 	int err = take_samples(rec); /* before most changes: these were taken under what is known */
 
 	if (!err)
 		err = ask_late_names(rec, false);
-	forget_ended(rec);
+	forget_ended(rec, sweep);
+	if (sweep) {
+		rec->swept_ns = rec_now_ns();
+		rec_trim_images(rec, false);
+		try_again(rec);
+	}
 	take_changes(rec);
 	return err;
 }
@@ -489,11 +505,7 @@ const struct msp_recorder_times *msp_recorder_times(const struct msp_recorder *r
 
 size_t msp_recorder_builds(const struct msp_recorder *rec)
 {
-	size_t n = 0;
-
-	for (uint32_t i = 1; i <= msp_images_count(rec->images); i++)
-		n += msp_images_get(rec->images, i)->build != NULL;
-	return n;
+	return msp_images_builds(rec->images);
 }
 
 const char *msp_recorder_refused(const struct msp_recorder *rec)

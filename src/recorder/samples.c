@@ -70,7 +70,7 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
 		return err;
 	if (err == MSP_E_GONE)
 		rec->functions_gone++;
-	else if (id >= 0 &&
+	else if (id >= 0 && p->space &&	    /* else its images may give their indices to others */
 		 key.kind != MSP_RAW_CFUNC) /* whether that is shown depends on its neighbours */
 		frame_cache_put(&p->cache, &key, id);
 	if (!err && raw[i].kind == MSP_RAW_LUA && !msp_symbolizer_final(p->symbols))

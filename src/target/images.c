@@ -1,40 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The registry of images: each file is opened and analysed once, however many processes map it. */
+/*
+ * The registry of images: each file is opened and analysed once, however many processes map it, and
+ * is kept for a while after the last of them: a program that is started again and again is not read
+ * each time.
+ */
 #include "target/images.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "moonspy/moonspy.h"
 
-#define MAX_THREADS 8
-
-/* A file as stat tells it apart: spares reading the build id of files seen before. */
-struct file_id {
-	uint64_t dev, inode, size;
-	int64_t sec, nsec;
-};
-
-struct seen_file {
-	struct file_id id;
-	struct msp_image_entry *entry; /* NULL: no image in that file */
-};
-
-struct msp_images {
-	char *cache_dir;
-	unsigned int threads;
-	bool no_luajit;
-	struct msp_image_entry **entry; /* entry[i] has index i + 1 */
-	uint32_t count, room;
-	struct msp_image_entry **layout; /* layout[i] has layout index i + 1 */
-	uint32_t layouts;
-	struct seen_file *seen;
-	size_t seen_count, seen_room;
-};
+/* Files that are remembered; the oldest are forgotten. */
+#define MAX_SEEN 4096
+/* An index is given to another image no sooner than this after its last use: see space.h. */
+#define UNUSED_NS 2000000000ull
+/* Of images that nobody uses, so many are kept, and no more bytes than these. */
+#define KEEP_COUNT 128
+#define KEEP_BYTES (48ull << 20)
 
 int msp_images_new(const struct msp_images_options *opts, struct msp_images **out)
 {
@@ -52,13 +37,13 @@ int msp_images_new(const struct msp_images_options *opts, struct msp_images **ou
 	}
 	images->no_luajit = opts->no_luajit;
 	images->threads = opts->threads ? opts->threads : cpus > 0 ? cpus : 1;
-	if (images->threads > MAX_THREADS)
-		images->threads = MAX_THREADS;
+	if (images->threads > MSP_IMAGE_THREADS)
+		images->threads = MSP_IMAGE_THREADS;
 	*out = images;
 	return 0;
 }
 
-static void free_entry(struct msp_image_entry *entry)
+void msp_image_entry_free(struct msp_image_entry *entry)
 {
 	if (!entry)
 		return;
@@ -72,9 +57,8 @@ void msp_images_free(struct msp_images *images)
 	if (!images)
 		return;
 	for (uint32_t i = 0; i < images->count; i++)
-		free_entry(images->entry[i]);
-	free(images->entry);
-	free(images->layout);
+		msp_image_entry_free(images->slot[i].entry);
+	free(images->slot);
 	free(images->seen);
 	free(images->cache_dir);
 	free(images);
@@ -82,7 +66,7 @@ void msp_images_free(struct msp_images *images)
 
 const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index)
 {
-	return index && index <= images->count ? images->entry[index - 1] : NULL;
+	return index && index <= images->count ? images->slot[index - 1].entry : NULL;
 }
 
 uint32_t msp_images_count(const struct msp_images *images)
@@ -92,320 +76,200 @@ uint32_t msp_images_count(const struct msp_images *images)
 
 const struct msp_image_entry *msp_images_by_layout(const struct msp_images *images, uint32_t layout)
 {
-	return layout && layout <= images->layouts ? images->layout[layout - 1] : NULL;
+	return layout < MSP_LAYOUT_SLOTS ? images->layout[layout] : NULL;
 }
 
-uint32_t msp_images_layouts(const struct msp_images *images)
+uint32_t msp_images_builds(const struct msp_images *images)
 {
-	return images->layouts;
+	return images->builds;
 }
 
 /* ---- What was seen before ---- */
 
-static bool same_file(const struct file_id *a, const struct file_id *b)
+bool msp_file_same(const struct msp_file_id *a, const struct msp_file_id *b)
 {
 	return a->inode == b->inode && a->dev == b->dev && a->size == b->size && a->sec == b->sec &&
 	       a->nsec == b->nsec;
 }
 
-static const struct seen_file *find_seen(const struct msp_images *images, const struct file_id *id)
+const struct msp_seen_file *msp_images_seen(const struct msp_images *images,
+					    const struct msp_file_id *id)
 {
 	for (size_t i = 0; i < images->seen_count; i++)
-		if (same_file(&images->seen[i].id, id))
+		if (msp_file_same(&images->seen[i].id, id))
 			return &images->seen[i];
 	return NULL;
 }
 
-/* Forgetting one for lack of memory costs time later, nothing else. */
-static void add_seen(struct msp_images *images, const struct file_id *id,
-		     struct msp_image_entry *entry)
+static struct msp_seen_file *seen_place(struct msp_images *images)
 {
-	struct seen_file *bigger;
+	struct msp_seen_file *bigger;
 	size_t room;
 
+	if (images->seen_count == MAX_SEEN) {
+		images->seen_oldest = (images->seen_oldest + 1) % MAX_SEEN;
+		return &images->seen[images->seen_oldest];
+	}
 	if (images->seen_count == images->seen_room) {
 		room = images->seen_room ? images->seen_room * 2 : 64;
 		bigger = realloc(images->seen, room * sizeof(*bigger));
 		if (!bigger)
-			return;
+			return NULL;
 		images->seen = bigger;
 		images->seen_room = room;
 	}
-	images->seen[images->seen_count++] = (struct seen_file){*id, entry};
+	return &images->seen[images->seen_count++];
 }
 
-static struct msp_image_entry *find_key(const struct msp_images *images,
-					const struct msp_image_key *key)
+void msp_images_note(struct msp_images *images, const struct msp_file_id *id,
+		     struct msp_image_entry *entry)
 {
-	for (uint32_t i = 0; i < images->count; i++)
-		if (!strcmp(msp_image_key(images->entry[i]->image)->text, key->text))
-			return images->entry[i];
-	return NULL;
+	struct msp_seen_file *place = seen_place(images);
+
+	if (place)
+		*place = (struct msp_seen_file){*id, entry};
 }
 
-/* Bytes in memory have no inode; what they hold tells them apart (FNV-1a). */
-static struct file_id bytes_id(const unsigned char *bytes, size_t size)
+static void forget_seen(struct msp_images *images, const struct msp_image_entry *entry)
 {
-	uint64_t hash = 0xcbf29ce484222325;
+	size_t to = 0;
 
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ bytes[i]) * 0x100000001b3;
-	return (struct file_id){.dev = UINT64_MAX, .inode = hash, .size = size};
+	for (size_t i = 0; i < images->seen_count; i++)
+		if (images->seen[i].entry != entry)
+			images->seen[to++] = images->seen[i];
+	images->seen_count = to;
+	images->seen_oldest = 0;
 }
 
-static bool request_id(const struct msp_image_request *request, struct file_id *id)
+struct msp_image_entry *msp_images_by_key(const struct msp_images *images,
+					  const struct msp_image_key *key)
 {
-	struct stat st;
-
-	if (request->bytes) {
-		*id = bytes_id(request->bytes, request->size);
-		return true;
-	}
-	if (fstat(request->fd, &st) < 0)
-		return false;
-	*id = (struct file_id){st.st_dev, st.st_ino, st.st_size, st.st_ctim.tv_sec,
-			       st.st_ctim.tv_nsec};
-	return true;
-}
-
-/* ---- Loading ---- */
-
-/* A request that is not answered from what is known. */
-struct load {
-	struct msp_image_request *request;
-	struct file_id id;
-	struct msp_image_key key;
-	struct load *same; /* an earlier one of this batch with that key */
 	struct msp_image_entry *entry;
-};
 
-struct batch {
-	struct msp_images *images;
-	struct load *load;
-	size_t count;
-	atomic_size_t next;
-};
-
-/* Lays the analysed interpreter block over the rows that the file has for it. */
-static void overlay_vm(struct msp_image_entry *entry)
-{
-	const struct msp_lj_layout *layout = msp_lj_build_layout(entry->build);
-	const struct msp_lj_vm_rows *vm = msp_lj_build_vm_rows(entry->build);
-	int r;
-
-	if (!vm || !vm->row_count)
-		return;
-	r = msp_image_overlay(entry->image, layout->vm_start, layout->vm_end, vm->rows,
-			      vm->row_count, vm->rules, vm->rule_count);
-	if (r < 0)
-		entry->build_error = r;
-}
-
-/*
- * Which moonspy this is. It notes the files in which it found no LuaJIT, which
- * takes long to see in a big library; another one looks again.
- */
-static uint32_t this_program(void)
-{
-	struct stat st;
-	uint64_t hash = 0xcbf29ce484222325;
-
-	if (stat("/proc/self/exe", &st) < 0)
-		return 0;
-	hash = (hash ^ (uint64_t)st.st_dev) * 0x100000001b3;
-	hash = (hash ^ (uint64_t)st.st_ino) * 0x100000001b3;
-	hash = (hash ^ (uint64_t)st.st_size) * 0x100000001b3;
-	hash = (hash ^ (uint64_t)st.st_ctim.tv_sec) * 0x100000001b3;
-	hash = (hash ^ (uint64_t)st.st_ctim.tv_nsec) * 0x100000001b3;
-	return (uint32_t)(hash >> 32) | 1;
-}
-
-static struct msp_image_entry *make_entry(const struct msp_images *images, struct load *load)
-{
-	const struct msp_image_request *request = load->request;
-	struct msp_image_options opts = {.root = request->root,
-					 .cache_dir = request->partial ? NULL : images->cache_dir,
-					 .name = request->name};
-	struct msp_image_entry *entry = calloc(1, sizeof(*entry));
-	int fd = request->fd;
-	uint32_t program;
-	int r;
-
-	if (!entry) {
-		if (fd >= 0)
-			close(fd);
-		return NULL;
+	for (uint32_t i = 0; i < images->count; i++) {
+		entry = images->slot[i].entry;
+		if (entry && !strcmp(msp_image_key(entry->image)->text, key->text))
+			return entry;
 	}
-	r = request->bytes
-		    ? msp_image_open_memory(request->bytes, request->size, &opts, &entry->image)
-		    : msp_image_open_fd(fd, &opts, &entry->image);
-	if (r < 0) {
-		free(entry);
-		return NULL;
-	}
-	entry->layout = MSP_LAYOUT_NONE;
-	entry->build_error = MSP_E_NO_LUAJIT;
-	if (msp_image_unwind(entry->image, &entry->table) < 0)
-		entry->table = NULL;
-	program = this_program();
-	if (images->no_luajit || request->bytes ||
-	    (program && msp_image_note(entry->image) == program))
-		return entry;
-	entry->build_error = msp_lj_build_find_cached(entry->image, program, &entry->build);
-	if (entry->build_error == MSP_E_NO_LUAJIT)
-		msp_image_set_note(entry->image, program);
-	if (entry->build_error == 0)
-		overlay_vm(entry);
-	if (!entry->build) /* a big library's code, looked at once */
-		msp_image_drop_bytes(entry->image);
-	/* The overlay may have made it anew. */
-	if (msp_image_unwind(entry->image, &entry->table) < 0)
-		entry->table = NULL;
-	return entry;
-}
-
-static void *load_some(void *arg)
-{
-	struct batch *batch = arg;
-	size_t i;
-
-	while ((i = atomic_fetch_add(&batch->next, 1)) < batch->count)
-		if (!batch->load[i].same)
-			batch->load[i].entry = make_entry(batch->images, &batch->load[i]);
 	return NULL;
 }
 
-static void load_all(struct batch *batch)
-{
-	pthread_t thread[MAX_THREADS];
-	unsigned int started = 0;
+/* ---- Indices ---- */
 
-	while (started + 1 < batch->images->threads && started + 1 < batch->count) {
-		if (pthread_create(&thread[started], NULL, load_some, batch))
-			break;
-		started++;
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/* Without a free one its LuaJIT is not used. */
+static void give_layout(struct msp_images *images, struct msp_image_entry *entry)
+{
+	for (uint32_t i = 1; i < MSP_LAYOUT_SLOTS; i++) {
+		if (images->layout[i])
+			continue;
+		images->layout[i] = entry;
+		entry->layout = i;
+		return;
 	}
-	load_some(batch);
-	while (started)
-		pthread_join(thread[--started], NULL);
+	entry->build_error = MSP_E_LIMIT;
 }
 
-static int add_layout(struct msp_images *images, struct msp_image_entry *entry)
+/* A free slot; NULL: there is no more room. */
+static struct msp_image_slot *free_slot(struct msp_images *images)
 {
-	struct msp_image_entry **bigger;
-
-	bigger = realloc(images->layout, (images->layouts + 1) * sizeof(*bigger));
-	if (!bigger)
-		return MSP_E_NOMEM;
-	images->layout = bigger;
-	images->layout[images->layouts++] = entry;
-	entry->layout = images->layouts;
-	return 0;
-}
-
-static int add_entry(struct msp_images *images, struct msp_image_entry *entry)
-{
-	struct msp_image_entry **bigger;
+	struct msp_image_slot *bigger;
 	uint32_t room;
 
+	for (uint32_t i = 0; i < images->count; i++)
+		if (!images->slot[i].entry)
+			return &images->slot[i];
 	if (images->count == images->room) {
 		room = images->room ? images->room * 2 : 64;
-		bigger = realloc(images->entry, room * sizeof(*bigger));
+		bigger = realloc(images->slot, room * sizeof(*bigger));
 		if (!bigger)
-			return MSP_E_NOMEM;
-		images->entry = bigger;
+			return NULL;
+		images->slot = bigger;
 		images->room = room;
 	}
-	images->entry[images->count++] = entry;
-	entry->index = images->count;
-	return entry->build && entry->build_error == 0 ? add_layout(images, entry) : 0;
+	return &images->slot[images->count++];
 }
 
-/* Answers from what is known, else queues the request. It owns the fd until it is queued. */
-static void take_request(struct batch *batch, struct msp_image_request *request)
+int msp_images_insert(struct msp_images *images, struct msp_image_entry *entry)
 {
-	struct msp_images *images = batch->images;
-	struct load *load = &batch->load[batch->count];
-	const struct seen_file *seen;
+	struct msp_image_slot *slot = free_slot(images);
 
-	*load = (struct load){.request = request};
-	if (!request_id(request, &load->id))
-		goto done;
-	seen = find_seen(images, &load->id);
-	if (seen) {
-		request->entry = seen->entry;
-		goto done;
-	}
-	if (!request->bytes && msp_image_key_fd(request->fd, &load->key) < 0) {
-		add_seen(images, &load->id, NULL);
-		goto done;
-	}
-	request->entry = request->bytes ? NULL : find_key(images, &load->key);
-	if (request->entry) {
-		add_seen(images, &load->id, request->entry);
-		goto done;
-	}
-	for (size_t i = 0; i < batch->count && !load->same; i++)
-		if (request->bytes ? same_file(&batch->load[i].id, &load->id)
-				   : !strcmp(batch->load[i].key.text, load->key.text))
-			load->same = &batch->load[i];
-	batch->count++;
-	if (!load->same)
-		return;
-done:
-	if (request->fd >= 0)
-		close(request->fd);
-}
-
-static int finish_load(struct msp_images *images, struct load *load)
-{
-	int r;
-
-	if (load->same) {
-		load->entry = load->same->entry;
-	} else if (load->entry) {
-		r = add_entry(images, load->entry);
-		if (r < 0)
-			return r;
-	}
-	load->request->entry = load->entry;
-	add_seen(images, &load->id, load->entry);
+	if (!slot)
+		return MSP_E_NOMEM;
+	*slot = (struct msp_image_slot){.entry = entry, .unused_ns = now_ns()};
+	entry->index = slot - images->slot + 1;
+	images->builds += entry->build != NULL;
+	if (entry->build && entry->build_error == 0)
+		give_layout(images, entry);
 	return 0;
 }
 
-int msp_images_load(struct msp_images *images, struct msp_image_request *requests, size_t count)
-{
-	struct batch batch = {.images = images};
-	int r = 0;
+/* ---- Use ---- */
 
-	batch.load = calloc(count + 1, sizeof(*batch.load));
-	if (!batch.load) {
-		for (size_t i = 0; i < count; i++)
-			if (requests[i].fd >= 0)
-				close(requests[i].fd);
-		return MSP_E_NOMEM;
-	}
-	for (size_t i = 0; i < count; i++)
-		take_request(&batch, &requests[i]);
-	load_all(&batch);
-	for (size_t i = 0; i < batch.count; i++) {
-		if (r == 0)
-			r = finish_load(images, &batch.load[i]);
-		else if (!batch.load[i].same)
-			free_entry(batch.load[i].entry);
-	}
-	free(batch.load);
-	return r;
+void msp_images_hold(struct msp_images *images, uint32_t index)
+{
+	images->slot[index - 1].users++;
 }
 
-int msp_images_add_file(struct msp_images *images, int fd, const char *name,
-			const struct msp_image_entry **out)
+void msp_images_release(struct msp_images *images, uint32_t index)
 {
-	struct msp_image_request request = {.fd = fd, .name = name};
-	int r = msp_images_load(images, &request, 1);
+	struct msp_image_slot *slot = &images->slot[index - 1];
 
-	if (r < 0)
-		return r;
-	*out = request.entry;
-	return request.entry ? 0 : MSP_E_FORMAT;
+	if (--slot->users == 0)
+		slot->unused_ns = now_ns();
+}
+
+static void free_image(struct msp_images *images, struct msp_image_slot *slot)
+{
+	struct msp_image_entry *entry = slot->entry;
+
+	forget_seen(images, entry);
+	if (entry->layout != MSP_LAYOUT_NONE)
+		images->layout[entry->layout] = NULL;
+	slot->entry = NULL;
+	msp_image_entry_free(entry);
+}
+
+/* The one that has not been used for the longest time; what unused ones there are and take is added up. */
+static struct msp_image_slot *oldest_unused(struct msp_images *images, uint32_t *count,
+					    uint64_t *bytes)
+{
+	struct msp_image_slot *oldest = NULL, *slot;
+
+	*count = 0;
+	*bytes = 0;
+	for (uint32_t i = 0; i < images->count; i++) {
+		slot = &images->slot[i];
+		if (!slot->entry || slot->users)
+			continue;
+		++*count;
+		*bytes += msp_image_memory(slot->entry->image);
+		if (!oldest || slot->unused_ns < oldest->unused_ns)
+			oldest = slot;
+	}
+	return oldest;
+}
+
+uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_gone_fn gone, void *ctx)
+{
+	uint64_t now = now_ns(), bytes;
+	struct msp_image_slot *oldest;
+	uint32_t count, freed = 0;
+
+	for (;;) {
+		oldest = oldest_unused(images, &count, &bytes);
+		if (!oldest || now - oldest->unused_ns < UNUSED_NS ||
+		    (!all && count <= KEEP_COUNT && bytes <= KEEP_BYTES))
+			return freed;
+		gone(ctx, oldest->entry);
+		free_image(images, oldest);
+		freed++;
+	}
 }

@@ -39,6 +39,9 @@ void msp_space_free(struct msp_space *space)
 	if (!space)
 		return;
 	msp_space_forget_vms(space);
+	for (size_t i = 0; i < space->held_count; i++)
+		msp_images_release(space->images, space->held[i]);
+	free(space->held);
 	msp_maps_free(&space->maps);
 	free(space->mapping);
 	free(space->map_index);
@@ -81,6 +84,8 @@ struct refresh {
 	struct msp_image_request *request;
 	void **bytes; /* of each request */
 	size_t requests;
+	uint32_t *held; /* see struct msp_space */
+	size_t held_count;
 };
 
 /* The same line in the last refresh, if it had an image. Both are sorted: *at only moves on. */
@@ -233,14 +238,42 @@ static int prepare(struct refresh *refresh)
 	refresh->request_of = calloc(room, sizeof(*refresh->request_of));
 	refresh->request = calloc(room, sizeof(*refresh->request));
 	refresh->bytes = calloc(room, sizeof(*refresh->bytes));
+	refresh->held = calloc(room + refresh->space->held_count, sizeof(*refresh->held));
 	if (!refresh->mapping || !refresh->map_index || !refresh->request_of || !refresh->request ||
-	    !refresh->bytes)
+	    !refresh->bytes || !refresh->held)
 		return MSP_E_NOMEM;
 	return 0;
 }
 
+static void hold(struct refresh *refresh, uint32_t image)
+{
+	for (size_t i = 0; i < refresh->held_count; i++)
+		if (refresh->held[i] == image)
+			return;
+	refresh->held[refresh->held_count++] = image;
+	msp_images_hold(refresh->space->images, image);
+}
+
+/* VMs that are gone, and what was named of them, still refer to their LuaJIT. */
+static void hold_images(struct msp_space *space, struct refresh *refresh)
+{
+	for (size_t i = 0; i < refresh->count; i++)
+		if (refresh->mapping[i].image)
+			hold(refresh, refresh->mapping[i].image);
+	for (size_t i = 0; i < space->held_count; i++)
+		if (msp_images_get(space->images, space->held[i])->build)
+			hold(refresh, space->held[i]);
+	for (size_t i = 0; i < space->held_count; i++)
+		msp_images_release(space->images, space->held[i]);
+	free(space->held);
+	space->held = refresh->held;
+	space->held_count = refresh->held_count;
+	refresh->held = NULL;
+}
+
 static void accept(struct msp_space *space, struct refresh *refresh)
 {
+	hold_images(space, refresh);
 	msp_maps_free(&space->maps);
 	free(space->mapping);
 	free(space->map_index);
@@ -278,6 +311,7 @@ out:
 	msp_maps_free(&refresh.maps);
 	free(refresh.mapping);
 	free(refresh.map_index);
+	free(refresh.held);
 	free(refresh.request_of);
 	free(refresh.request);
 	free(refresh.bytes);

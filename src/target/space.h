@@ -20,9 +20,12 @@ struct msp_images;
 /* Layout indices count up from 1, like the walker's. */
 #define MSP_LAYOUT_NONE 0
 
-/* An image in the registry. Lives as long as the registry; its address never changes. */
+/*
+ * An image in the registry; its address never changes. It lives until msp_images_trim() frees it,
+ * which it does not while a space has it mapped, nor soon after; then its index may become another's.
+ */
 struct msp_image_entry {
-	uint32_t index;           /* counts up from 1; never reused */
+	uint32_t index;           /* from 1 */
 	struct msp_image *image;
 	const struct msp_unwind_table *table; /* VM rows laid over; NULL: none could be made */
 	struct msp_lj_build *build;           /* NULL: no LuaJIT in it */
@@ -39,13 +42,22 @@ struct msp_images_options {
 int msp_images_new(const struct msp_images_options *opts, struct msp_images **out);
 void msp_images_free(struct msp_images *images);
 
-/* By index; NULL if there is none. Indices are 1..msp_images_count(). */
+/* By index; NULL if there is none. Indices are 1..msp_images_count(); some may be free. */
 const struct msp_image_entry *msp_images_get(const struct msp_images *images, uint32_t index);
 uint32_t msp_images_count(const struct msp_images *images);
-/* The image whose build has that layout index. Layout indices are 1..msp_images_layouts(). */
+/* The image whose build has that layout index; NULL if there is none. */
 const struct msp_image_entry *
 msp_images_by_layout(const struct msp_images *images, uint32_t layout);
-uint32_t msp_images_layouts(const struct msp_images *images);
+/* How many with a LuaJIT in them there have been. */
+uint32_t msp_images_builds(const struct msp_images *images);
+
+/*
+ * Frees images that no space has had mapped for two seconds, those not used for the longest time
+ * first, until the rest of them is few and small; or all such. gone hears of each before it is
+ * freed. Returns how many.
+ */
+typedef void (*msp_image_gone_fn)(void *ctx, const struct msp_image_entry *entry);
+uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_gone_fn gone, void *ctx);
 
 /* Adds a file that no process need map; closes fd. MSP_E_FORMAT: not for such a machine. */
 int msp_images_add_file(struct msp_images *images, int fd, const char *name,

@@ -13,6 +13,8 @@ struct msp_space {
 	struct msp_mapping *mapping;
 	uint32_t *map_index; /* of each mapping: its line in maps */
 	size_t count;
+	uint32_t *held;      /* images, each once: those mapped, and all with a LuaJIT that ever were */
+	size_t held_count;
 	uint64_t generation; /* counts refreshes */
 	struct msp_vm *vm; /* room for MSP_MAX_VMS, so that none ever moves */
 	size_t vms;

@@ -167,9 +167,10 @@ int msp_space_find_vms(struct msp_space *space)
 	struct search search = {.space = space};
 
 	prove_again(space);
-	for (uint32_t i = 1; i <= msp_images_layouts(space->images); i++) {
+	for (uint32_t i = 1; i < MSP_LAYOUT_SLOTS; i++) {
 		search.entry = msp_images_by_layout(space->images, i);
-		if (!msp_space_image_base(space, search.entry->index, &search.base))
+		if (!search.entry ||
+		    !msp_space_image_base(space, search.entry->index, &search.base))
 			continue;
 		for (size_t j = 0; j < space->maps.count; j++)
 			if (holds_objects(&space->maps.map[j]))

@@ -96,6 +96,10 @@ struct msp_row {
 	uint32_t rule;
 };
 
+/* Images and layouts have indices below these; 0 is none. */
+#define MSP_IMAGE_SLOTS 16384
+#define MSP_LAYOUT_SLOTS 64
+
 /* Bits of msp_mapping.flags. */
 #define MSP_MAP_FILE 0x1 /* image is valid */
 #define MSP_MAP_VDSO 0x2
