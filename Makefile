@@ -3,6 +3,7 @@
 #
 #	make, make demo, make test, make bench, make install, make clean, make check-format
 #	make oracle         steps LuaJIT through all workloads, without end
+#	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
@@ -49,6 +50,9 @@ test: tests
 	@meson test -C $(BUILD) --no-rebuild --print-errorlogs $(TESTS); rc=$$?; \
 		scripts/test-summary $(BUILD)/meson-logs/testlog.json; exit $$rc
 
+soak: tests
+	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/soak/run.sh $(MINUTES)
+
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
@@ -67,4 +71,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle test-kernels bench install clean check-format
+.PHONY: all tests demo test oracle soak test-kernels bench install clean check-format
