@@ -253,9 +253,11 @@ static bool check_strempty(struct msp_prover *p, char *why)
 	const struct msp_lj_layout *l = p->layout;
 	uint64_t str = p->g + (uint64_t)(int64_t)l->g_strempty;
 	uint32_t len;
-	uint8_t zero;
+	uint8_t zero, gct;
 
-	if (!msp_proof_is(p, str, MSP_GCT_STR))
+	/* It is part of the global state: without GC64 it need not be aligned as objects are. */
+	if (!msp_proof_pointer(str, 4) || !msp_proof_u8(p, str + (uint64_t)l->gc_gct, &gct) ||
+	    gct != MSP_GCT_STR)
 		return WHY("no string at 0x%" PRIx64, str);
 	if (!msp_proof_u32(p, str + (uint64_t)l->str_len, &len) || len)
 		return WHY("length at 0x%" PRIx64 " is %u", str, len);

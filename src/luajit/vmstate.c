@@ -439,12 +439,12 @@ static void spread(struct msp_vm_states *s, int32_t to, const struct state *from
 	s->queue[(*queued)++] = to;
 }
 
-/* A function for C code. */
+/* A function for C code. What is deeper than the frame is for compiled code, which hands BASE over. */
 static bool enters_from_c(const struct msp_vm_states *s, int32_t i)
 {
 	return (s->flow->node[i].flags & MSP_VM_CALLED) ||
 	       msp_vm_kind(s->flow, i) != MSP_VM_FRAME ||
-	       msp_vm_height(s->flow, i) != s->y->cframe_size;
+	       msp_vm_height(s->flow, i) < s->y->cframe_size;
 }
 
 static void seed(struct msp_vm_states *s, uint32_t *queued)

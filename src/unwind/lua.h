@@ -564,15 +564,15 @@ static MSP_INLINE int lua_leaf_complete(struct msp_walk *w, const struct msp_lj_
 }
 
 /* The way out of the frame at base is in PC, as a distance to what is below this C frame. */
-static MSP_INLINE int lua_leaf_outer(struct msp_walk *w, uint64_t base)
+static MSP_INLINE int lua_leaf_outer(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
-	uint64_t pc = w->reg_pc;
+	uint64_t pc = w->reg_pc, negative = y->gc64 ? -pc : (uint32_t)-pc;
 
 	if (pc < MSP_MAX_DISTANCE)
 		return lua_no_frame(w, base - pc);
 	if (lua_in_stack(w, pc))
 		return lua_no_frame(w, pc);
-	return lua_in_stack(w, -pc) ? lua_no_frame(w, -pc) : MSP_ERR_LUA_BAD_LINK;
+	return lua_in_stack(w, negative) ? lua_no_frame(w, negative) : MSP_ERR_LUA_BAD_LINK;
 }
 
 /* The link of the frame that w->rule.leaf speaks of; memory: what its slot has. */
@@ -618,7 +618,7 @@ MSP_SUB(lua_leaf_by_rule)
 		link_kind = MSP_LEAF_LINK_PLACE;
 	}
 	if (link_kind == MSP_LEAF_LINK_OUTER)
-		return leaf & MSP_LEAF_OVER ? lua_no_frame(w, base) : lua_leaf_outer(w, base);
+		return leaf & MSP_LEAF_OVER ? lua_no_frame(w, base) : lua_leaf_outer(w, y, base);
 	w->fn_link = 0;
 	got = lua_read_frame(w, y, base);
 	if (link_kind == MSP_LEAF_LINK_PLACE)

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,6 +60,17 @@ def merge_usr(root):
             os.symlink("usr/" + name, os.path.join(root, name))
 
 
+def devices(root):
+    """What a program needs besides its packages to run in its root."""
+    for name, minor in (("null", 3), ("zero", 5), ("urandom", 9)):
+        path = os.path.join(root, "dev", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not os.path.exists(path) and os.getuid() == 0:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+    for name in ("proc", "tmp", "w"):
+        os.makedirs(os.path.join(root, name), exist_ok=True)
+
+
 def packages(row):
     suite, names = row["packages"]
     path, there = folder(suite, "root-" + names[0], names, row.get("depends"))
@@ -70,6 +82,7 @@ def packages(row):
         if row.get("depends") and len(names) == 1:
             debs("--depends", "--unpack", path, suite, names[0])
         merge_usr(path)
+        devices(path)
         finished(path)
     return path
 

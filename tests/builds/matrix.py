@@ -45,6 +45,9 @@ class Row:
         self.build = os.path.join(get.ROOT, args.build) if not os.path.isabs(args.build) else args.build
         self.moonspy = os.path.join(self.build, "src/cli/moonspy")
 
+    def workloads(self):
+        return self.row.get("workloads", self.args.workloads).split(",")
+
     def fault(self, text):
         self.faults.append(text)
 
@@ -62,11 +65,10 @@ class Row:
         if not self.root:
             return [os.path.join(self.tree, run[0]), *run[1:], os.path.join(WORKLOADS, program), *arguments[1:]]
         inside = os.path.join(self.root, "w")
-        os.makedirs(inside, exist_ok=True)
-        os.makedirs(os.path.join(self.root, "proc"), exist_ok=True)
-        for name in os.listdir(WORKLOADS):
-            if name.endswith(".lua"):
-                shutil.copy(os.path.join(WORKLOADS, name), inside)
+        for folder in (WORKLOADS, get.HERE):
+            for name in os.listdir(folder):
+                if name.endswith(".lua"):
+                    shutil.copy(os.path.join(folder, name), inside)
         command = ["chroot", self.root, "/" + run[0], *run[1:], "/w/" + program, *arguments[1:]]
         if self.row.get("namespaces"):
             command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc=%s/proc" % self.root,
@@ -153,7 +155,7 @@ class Row:
             self.fault("record ended with %d: %s" % (done.returncode, done.stderr.strip()[-200:]))
             return
         check = subprocess.run([sys.executable, os.path.join(get.ROOT, "tests/e2e/check.py"), profile, "--graph",
-                                os.path.join(WORKLOADS, name + ".graph"), "--inlined-hidden", "--quiet", "--figures", name,
+                                graph_of(name), "--inlined-hidden", "--quiet", "--figures", name,
                                 "--min-whole", str(MIN_WHOLE), "--max-illegal", str(MAX_ILLEGAL)],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         with open(profile, encoding="utf-8") as file:
@@ -165,7 +167,7 @@ class Row:
 
     def live(self):
         modes = ["jit", "nojit"] if self.truth["jit"] else ["nojit"]
-        for name in self.args.workloads.split(","):
+        for name in self.workloads():
             for mode in modes:
                 command, graph = self.live_command(name, mode)
                 pid = self.start(command)
@@ -182,7 +184,7 @@ class Row:
             self.cells["oracle"] = "-"
             return
         faults = steps = 0
-        for name in self.args.workloads.split(","):
+        for name in self.workloads():
             for mode in ["nojit", "jit"] if self.truth["jit"] else ["nojit"]:
                 stacks = os.path.join(self.work, "stacks")
                 done = subprocess.run([os.path.join(self.build, "tests/conformance/oracle"), "-n", str(self.args.steps), "-t",
@@ -194,7 +196,7 @@ class Row:
                     self.fault("oracle %s %s: %s" % (name, mode, text.strip()[-300:]))
                     continue
                 legal = subprocess.run([sys.executable, os.path.join(get.ROOT, "tests/conformance/oracle_check.py"), stacks,
-                                        os.path.join(WORKLOADS, name + ".graph"), mode], stdout=subprocess.PIPE,
+                                        graph_of(name), mode], stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, text=True)
                 if done.returncode or legal.returncode:
                     faults += 1
@@ -211,6 +213,11 @@ class Row:
             self.oracle()
         finally:
             self.stop()
+
+
+def graph_of(name):
+    own = os.path.join(get.HERE, name + ".graph")
+    return own if os.path.exists(own) else os.path.join(WORKLOADS, name + ".graph")
 
 
 def family(pid):

@@ -13,6 +13,7 @@ Debian's source packages. Fields:
   make      arguments of make
   edit      ((file, pattern, text), ...): changes to the tree, each must be found
   strip     the program is stripped
+  workloads what it runs instead of the usual ones
   ci        part of the quick selection: each layout once, seconds to build
 """
 
@@ -59,7 +60,8 @@ ROWS = [
            ["usr/bin/luajit"], BULLSEYE, depends=True),
     debian("bullseye library", "bullseye", ["libluajit-5.1-2"], LIBRARY, None, BULLSEYE),
     debian("bookworm tarantool", "bookworm", ["tarantool"], "usr/bin/tarantool",
-           ["usr/bin/tarantool"], ("bookworm", "tarantool", "third_party/luajit"), depends=True),
+           ["usr/bin/tarantool"], ("bookworm", "tarantool", "third_party/luajit"), depends=True,
+           truth="-DLUAJIT_SMART_STRINGS=1", workloads="tarantool"),
 
     built("plain", BOOKWORM),
     built("amalgamated", BOOKWORM, "amalg"),
