@@ -279,12 +279,15 @@ static void apply_change(struct msp_recorder *rec, const struct msp_change *chan
 /* Would it free what samples of the process are still to be named with? */
 static bool must_wait(struct msp_recorder *rec, const struct msp_change *change)
 {
-	const struct rec_process *p = rec_find(rec, change->pid);
+	struct rec_process *p = rec_find(rec, change->pid);
 
 	if (!rec->naming || !p)
 		return false;
-	return (change->kind == MSP_CHANGE_EXEC && p->symbols) ||
-	       (change->kind == MSP_CHANGE_FORK && (p->symbols || p->process));
+	if (change->kind == MSP_CHANGE_FORK && p->process)
+		return !msp_process_alive(p->process);
+	if (change->kind == MSP_CHANGE_FORK && p->symbols)
+		p->parent = change->ppid; /* whose names it may need meanwhile */
+	return (change->kind == MSP_CHANGE_EXEC || change->kind == MSP_CHANGE_FORK) && p->symbols;
 }
 
 static void defer_change(struct msp_recorder *rec, const struct msp_change *change)
