@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "moonspy/moonspy.h"
@@ -71,24 +72,36 @@ void dump_frames(struct dump_writer *writer, struct cli_live *live, const struct
 		 void (*each)(struct dump_writer *writer, struct cli_live *live,
 			      const struct dump_frame *frame))
 {
+	size_t room = stack->count + MSP_MAX_FRAMES, n = stack->count;
+	struct msp_raw_frame *inlined = malloc(room * sizeof(*inlined));
+	const struct msp_raw_frame *raw = stack->frames;
 	const struct msp_view *view = &writer->options->view;
+	uint32_t *from = malloc(room * sizeof(*from)), own;
 	struct dump_frame shown;
+	struct msp_inlined info;
 	struct msp_frame frame;
 
-	for (size_t i = 0; i < stack->count; i++) {
-		if (msp_symbolizer_frame(live->symbols, stack->frames, stack->count, i, &frame) > 0)
+	if (inlined && from) {
+		n = msp_symbolizer_inline(live->symbols, raw, n, inlined, from, room, &info);
+		raw = inlined;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (msp_symbolizer_frame(live->symbols, raw, n, i, &frame) > 0)
 			continue;
 		if (frame.vm && !view->vm_frames)
 			continue;
 		if (!frame.certain && view->certain)
 			continue;
 		shown = (struct dump_frame){.frame = &frame};
-		if (stack->variables && stack->frames[i].kind == MSP_RAW_LUA) {
-			shown.variables = &stack->variables[i];
-			shown.vm = msp_raw_vm_of(stack->frames, i);
+		own = raw == inlined ? from[i] : i;
+		if (stack->variables && own != MSP_NOT_ON_STACK && raw[i].kind == MSP_RAW_LUA) {
+			shown.variables = &stack->variables[own];
+			shown.vm = msp_raw_vm_of(stack->frames, own);
 		}
 		each(writer, live, &shown);
 	}
+	free(inlined);
+	free(from);
 }
 
 const char *dump_coroutine_status(int status)

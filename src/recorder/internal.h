@@ -70,9 +70,10 @@ struct msp_recorder {
 	uint64_t swept_ns;
 	uint64_t samples, whole, truncated, estimated;
 	uint64_t errors[MSP_ERROR_REASON_COUNT];
-	uint64_t functions_gone;
+	uint64_t functions_gone, traces_gone;
 	int failed; /* error code of what cannot be gone on with */
 	uint32_t *ids; /* of one stack */
+	struct msp_raw_frame *raw; /* it with what is inlined into its traces */
 	char refused[160];
 	pid_t denied; /* a process of which a thread could not be stopped; 0: none */
 };
@@ -94,6 +95,7 @@ void rec_trim_images(struct msp_recorder *rec, bool all);
 int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
 
 /* samples.c */
+#define REC_MAX_FRAMES (2 * MSP_MAX_FRAMES) /* with inlined ones */
 int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *frames);
 void rec_fill_quality(struct msp_recorder *rec);
 

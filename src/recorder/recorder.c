@@ -129,9 +129,10 @@ int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_record
 	rec->opts = *opts;
 	rec->epoll = epoll_create1(EPOLL_CLOEXEC);
 	rec->profile = msp_profile_new();
-	rec->ids = calloc(MSP_MAX_FRAMES + 1, sizeof(*rec->ids));
+	rec->ids = calloc(REC_MAX_FRAMES, sizeof(*rec->ids));
+	rec->raw = calloc(REC_MAX_FRAMES, sizeof(*rec->raw));
 	rec->started_ns = rec_now_ns();
-	err = rec->epoll < 0 || !rec->profile || !rec->ids ? MSP_E_NOMEM
+	err = rec->epoll < 0 || !rec->profile || !rec->ids || !rec->raw ? MSP_E_NOMEM
 							   : msp_images_new(&images, &rec->images);
 	if (!err)
 		err = start(rec, error, error_size);
@@ -162,6 +163,7 @@ void msp_recorder_close(struct msp_recorder *rec)
 		close(rec->epoll);
 	free(rec->deferred);
 	free(rec->ids);
+	free(rec->raw);
 	free(rec);
 }
 

@@ -26,23 +26,47 @@ static int need_symbols(struct msp_recorder *rec, struct rec_process *p)
 	return p->symbols ? 0 : msp_symbolizer_new(rec->images, p->space, rec->kernel, &p->symbols);
 }
 
+/* The process that it was forked from, if that can be read. */
+static struct rec_process *readable_parent(struct msp_recorder *rec, const struct rec_process *p)
+{
+	struct rec_process *parent = p->parent ? rec_find(rec, p->parent) : NULL;
+
+	return parent && parent->space && !need_symbols(rec, parent) ? parent : NULL;
+}
+
 /* A forked child that ended before it could be read ran what its parent has in memory. */
 static int name_by_parent(struct msp_recorder *rec, const struct rec_process *p,
 			  const struct msp_raw_frame *raw, size_t n, size_t i,
 			  struct msp_frame *out)
 {
-	struct rec_process *parent;
 	int err = MSP_E_GONE;
 
-	for (int k = 0; k < MAX_ANCESTORS && err == MSP_E_GONE && p->parent; k++, p = parent) {
-		parent = rec_find(rec, p->parent);
-		if (!parent || !parent->space)
+	for (int k = 0; k < MAX_ANCESTORS && err == MSP_E_GONE; k++) {
+		p = readable_parent(rec, p);
+		if (!p)
 			break;
-		err = need_symbols(rec, parent);
-		if (!err)
-			err = msp_symbolizer_frame(parent->symbols, raw, n, i, out);
+		err = msp_symbolizer_frame(p->symbols, raw, n, i, out);
 	}
 	return err;
+}
+
+/* Puts the stack with what is inlined into its traces into rec->raw; returns its length. */
+static uint32_t inline_frames(struct msp_recorder *rec, const struct rec_process *p,
+			      const struct msp_raw_frame *raw, uint32_t n)
+{
+	struct msp_inlined info;
+	size_t count =
+		msp_symbolizer_inline(p->symbols, raw, n, rec->raw, NULL, REC_MAX_FRAMES, &info);
+
+	for (int k = 0; k < MAX_ANCESTORS && info.gone; k++) {
+		p = readable_parent(rec, p);
+		if (!p)
+			break;
+		count = msp_symbolizer_inline(p->symbols, raw, n, rec->raw, NULL, REC_MAX_FRAMES, &info);
+	}
+	rec->estimated += info.estimated;
+	rec->traces_gone += info.gone;
+	return count;
 }
 
 /* The profile's frame for raw[i]; MSP_FRAME_HIDDEN if it is not shown. Negative: error code. */
@@ -55,7 +79,9 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
 	int64_t id;
 	int err;
 
-	key.tofs = 0; /* where in a trace: of no meaning for the frame */
+	key.tofs = 0; /* where in a trace, and in which: of no meaning for the frame */
+	if (key.kind == MSP_RAW_VM && key.flags & MSP_RAWF_JIT)
+		key.ident = 0;
 	if (key.kind == MSP_RAW_ERROR)
 		key.addr = 0;
 	if (frame_cache_get(&p->cache, &key, &found))
@@ -126,8 +152,9 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 	count_quality(rec, sample);
 	if (!rec->times.first_sample || sample->time < rec->times.first_sample)
 		rec->times.first_sample = sample->time;
+	n = inline_frames(rec, p, raw, n);
 	for (uint32_t i = n; i-- > 0;) { /* root first */
-		id = frame_id(rec, p, raw, n, i);
+		id = frame_id(rec, p, rec->raw, n, i);
 		if (id < 0)
 			return rec->failed = id;
 		if (id != MSP_FRAME_HIDDEN)
@@ -175,6 +202,7 @@ void rec_fill_quality(struct msp_recorder *rec)
 	for (int i = MSP_ERR_TRUNCATED + 1; i < MSP_ERROR_REASON_COUNT; i++)
 		add_reason(q, &n, reason_text[i], rec->errors[i]);
 	add_reason(q, &n, "function gone before it was named", rec->functions_gone);
+	add_reason(q, &n, "trace gone before it was read", rec->traces_gone);
 	q->seconds = (rec_now_ns() - rec->started_ns) / 1e9;
 	q->rate = rec->opts.rate;
 	if (rec->sampler) {

@@ -4,18 +4,9 @@
 #include <string.h>
 
 #include "moonspy/moonspy.h"
-#include "symbols/symbols.h"
+#include "symbols/internal.h"
 
 #define CALLER_REACH 16 /* frames: C functions between a Lua function and its caller */
-
-struct msp_symbolizer {
-	struct msp_images *images;
-	struct msp_space *space; /* NULL: gone */
-	const struct msp_kernel_symbols *kernel;
-	const struct msp_image *image; /* of the last frame */
-	bool provisional;	       /* the last frame's name may become better */
-	char text[128];
-};
 
 int msp_symbolizer_new(struct msp_images *images, struct msp_space *space,
 		       const struct msp_kernel_symbols *kernel, struct msp_symbolizer **out)

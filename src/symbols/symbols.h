@@ -39,6 +39,21 @@ int msp_symbolizer_frame(struct msp_symbolizer *symbols, const struct msp_raw_fr
 /* The file that the frame just named lies in; NULL: none. */
 const struct msp_image *msp_symbolizer_image(const struct msp_symbolizer *symbols);
 
+/*
+ * Puts the Lua functions that are inlined into traces between the frames of a
+ * stack raw[0..n): out[] gets up to room frames, as many as are returned; a
+ * stack that would have more is copied as it is. from, if not NULL, gets the
+ * index in raw of each, MSP_NOT_ON_STACK for those put in. To be called before
+ * its frames are named, and soon: traces do not stay.
+ */
+#define MSP_NOT_ON_STACK UINT32_MAX
+struct msp_inlined {
+	bool estimated; /* some frames are only estimates */
+	bool gone;      /* a trace was not there any more: what is inlined is missing */
+};
+size_t msp_symbolizer_inline(struct msp_symbolizer *symbols, const struct msp_raw_frame *raw, size_t n,
+	struct msp_raw_frame *out, uint32_t *from, size_t room, struct msp_inlined *info);
+
 /* The VM frame that the Lua frame raw[i] belongs to; NULL if there is none. */
 const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_t i);
 /* Was the last frame's name there to stay? Else a Lua function's definition may still be found. */

@@ -9,6 +9,7 @@
 
 #include "elf/elf.h"
 #include "luajit/luajit.h"
+#include "luajit/traces.h"
 #include "luajit/values.h"
 #include "target/host.h"
 #include "target/target.h"
@@ -122,6 +123,7 @@ struct msp_vm {
 	struct msp_lj_values *values; /* made at the first msp_space_vm_values() */
 	struct msp_lj_names *names; /* made at the first msp_space_vm_names() */
 	uint64_t names_generation;  /* of the mappings that names knows */
+	struct msp_lj_traces *traces; /* made at the first msp_space_vm_traces() */
 };
 
 /*
@@ -151,5 +153,6 @@ int msp_space_find_host_vms(struct msp_space *space);
 struct msp_lj_names *msp_space_vm_names(struct msp_space *space, const struct msp_vm *vm);
 /* Reads its values; NULL: out of memory. */
 struct msp_lj_values *msp_space_vm_values(struct msp_space *space, const struct msp_vm *vm);
+struct msp_lj_traces *msp_space_vm_traces(struct msp_space *space, const struct msp_vm *vm);
 
 #endif

@@ -16,6 +16,7 @@ static void forget_vm(struct msp_vm *vm)
 {
 	msp_lj_names_free(vm->names);
 	msp_lj_values_free(vm->values);
+	msp_lj_traces_free(vm->traces);
 }
 
 void msp_space_forget_vms(struct msp_space *space)
@@ -294,4 +295,15 @@ struct msp_lj_values *msp_space_vm_values(struct msp_space *space, const struct 
 	if (!own->values)
 		own->values = msp_lj_values_new(entry->build, space->host->memory, own->g);
 	return own->values;
+}
+
+struct msp_lj_traces *msp_space_vm_traces(struct msp_space *space, const struct msp_vm *vm)
+{
+	struct msp_vm *own = &space->vm[vm - space->vm];
+	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
+
+	if (!own->traces)
+		own->traces = msp_lj_traces_new(msp_lj_build_layout(entry->build),
+						space->host->memory, own->g);
+	return own->traces;
 }

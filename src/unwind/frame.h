@@ -18,7 +18,8 @@
 	_(FAST, "fast")           /* pos = ffid, addr = GCfunc, image = layout */ \
 	_(CFUNC, "cfunction")     /* addr = C function called from Lua */ \
 	_(VM, "vm")               /* a VM's Lua frames follow: addr = its global_State, image = layout, \
-				     ident = pc in the VM block, relative to its image; 0 in a trace */ \
+				     ident = pc in the VM block, relative to its image; in a trace \
+				     its identity (unwind/ident.h), 0 unknown */ \
 	_(STATE, "state")         /* pos = enum msp_state */ \
 	_(ERROR, "error")         /* pos = enum msp_error_reason, addr = pc */
 

@@ -79,4 +79,40 @@ msp_proto_ident(const uint8_t *header, const struct msp_lj_layout *layout)
 	return hash ? hash : 1;
 }
 
+static inline __attribute__((always_inline)) uint32_t msp_hdr_u16(const uint8_t *header,
+								  int32_t off)
+{
+	return off < 0 ? 0 : msp_hdr_u32(header, off) >> ((uint32_t)off & 2) * 8 & 0xffff;
+}
+
+/*
+ * A trace is flushed, and its number, its object and its machine code are used
+ * again for another. Its identity is of what does not change while it lives:
+ * so not its link, which is set when a stitched trace is continued, nor its
+ * side traces. Three parts, mixed in this order: the header at `at`; the first
+ * MSP_TRACE_IR_WORDS of its IR, which begins with the constants, among them
+ * the functions and return positions of inlined frames; and the positions of
+ * the snapshot around the pc and of the next one.
+ */
+#define MSP_TRACE_HEADER_MAX 128
+#define MSP_TRACE_IR_WORDS 128
+
+static inline __attribute__((always_inline)) uint64_t
+msp_trace_ident(const uint8_t *header, const struct msp_lj_layout *layout, uint64_t at)
+{
+	int gc64 = layout->gc64 != 0;
+	uint64_t hash = msp_ident_mix(0x6d6f6f6e73707932ull, at);
+
+	hash = msp_ident_mix(hash, msp_hdr_ref(header, layout->T_startpt, gc64));
+	hash = msp_ident_mix(hash, msp_hdr_ref(header, layout->T_startpc, gc64));
+	hash = msp_ident_mix(hash, msp_hdr_ref(header, layout->T_mcode, 1));
+	hash = msp_ident_mix(hash, (uint64_t)msp_hdr_u32(header, layout->T_nins) << 32 |
+					   msp_hdr_u32(header, layout->T_nk));
+	hash = msp_ident_mix(hash, (uint64_t)msp_hdr_u32(header, layout->T_szmcode) << 32 |
+					   msp_hdr_u32(header, layout->T_nsnapmap));
+	return msp_ident_mix(hash, (uint64_t)msp_hdr_u16(header, layout->T_traceno) << 32 |
+					   msp_hdr_u16(header, layout->T_root) << 16 |
+					   msp_hdr_u16(header, layout->T_nsnap));
+}
+
 #endif

@@ -44,6 +44,11 @@ static MSP_INLINE uint32_t obj_u32(const struct msp_walk *w, int32_t ofs)
 	return *(const uint32_t *)(w->buf + ((uint32_t)ofs & 0xfc));
 }
 
+static MSP_INLINE uint32_t obj_u16(const struct msp_walk *w, int32_t ofs)
+{
+	return obj_u32(w, ofs) >> ((uint32_t)ofs & 2) * 8 & 0xffff;
+}
+
 static MSP_INLINE uint8_t obj_u8(const struct msp_walk *w, int32_t ofs)
 {
 	return w->buf[(uint32_t)ofs & 0xff];
@@ -692,6 +697,7 @@ static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
 	f->image = w->layout;
 	if (w->jit_base) {
 		f->flags = MSP_RAWF_JIT;
+		f->ident = w->trace_ident;
 		f->trace = w->trace;
 		f->tofs = w->trace_ofs;
 	} else {
@@ -768,30 +774,118 @@ MSP_SUB(lua_enter_vm)
 	return MSP_CALL(w, native_unwind); /* the registers of the VM frame's C caller */
 }
 
+/* Mixes the trace's IR into its identity, a piece at a time. */
+MSP_SUB(lua_mix_ir)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t nk, words;
+	uint64_t ir;
+
+	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return MSP_ERR_LUA_READ;
+	nk = obj_u32(w, y->T_nk);
+	words = obj_u32(w, y->T_nins) - nk;
+	ir = obj_u64(w, y->T_ir) + (uint64_t)nk * 8;
+	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS; at += 16) {
+		if (at >= words)
+			break;
+		if (host_read(w, w->buf, 128, ir + at * 8))
+			return MSP_ERR_LUA_READ;
+		for (uint32_t i = 0; i < 16; i++)
+			if (at + i < words)
+				w->trace_ident = msp_ident_mix(w->trace_ident, obj_u64(w, i * 8));
+	}
+	return 0;
+}
+
+/* Reads snapshot i of a trace to w->buf. */
+static MSP_INLINE int lua_read_snap(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t snaps,
+	uint32_t i)
+{
+	return host_read(w, w->buf, 12, snaps + (uint64_t)i * (uint32_t)y->snap_size);
+}
+
+/* Mixes the position of snapshot i, which stands behind its entries, into the trace's identity. */
+static MSP_INLINE int lua_mix_snap(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t snaps,
+	uint64_t map, uint32_t i)
+{
+	uint64_t pc = 0;
+
+	if (lua_read_snap(w, y, snaps, i))
+		return MSP_ERR_LUA_READ;
+	map += ((uint64_t)obj_u32(w, y->snap_mapofs) + obj_u8(w, y->snap_nent)) * 4;
+	if (read_ref(w, y, map, &pc))
+		return MSP_ERR_LUA_READ;
+	w->trace_ident = msp_ident_mix(w->trace_ident, pc);
+	return 0;
+}
+
+/* Mixes the snapshots around trace_ofs: the last one whose code begins before it, and the next. */
+MSP_SUB(lua_mix_snaps)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t lo = 0, hi, count, mid, unit = host_arch(w) == MSP_ARCH_ARM64 ? 4 : 1;
+	uint64_t snaps, map;
+
+	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return MSP_ERR_LUA_READ;
+	count = hi = obj_u16(w, y->T_nsnap);
+	snaps = obj_u64(w, y->T_snap);
+	map = obj_u64(w, y->T_snapmap);
+	for (int i = 0; i < 16 && hi - lo > 1; i++) {
+		mid = lo + (hi - lo) / 2;
+		if (lua_read_snap(w, y, snaps, mid))
+			return MSP_ERR_LUA_READ;
+		if (obj_u16(w, y->snap_mcofs) * unit <= w->trace_ofs)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	if (lua_mix_snap(w, y, snaps, map, lo))
+		return MSP_ERR_LUA_READ;
+	return lo + 1 < count ? lua_mix_snap(w, y, snaps, map, lo + 1) : 0;
+}
+
+/*
+ * What identifies the trace at trace_at beyond its number: w->trace_ident, 0 if
+ * it cannot be read, or if this build does not say where a snapshot's code begins.
+ */
+static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	if (y->snap_mcofs < 0 || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return;
+	w->trace_ident = msp_trace_ident(w->buf, y, w->trace_at);
+	if (MSP_CALL(w, lua_mix_ir) || MSP_CALL(w, lua_mix_snaps))
+		w->trace_ident = 0;
+	else if (!w->trace_ident)
+		w->trace_ident = 1;
+}
+
 /* Which trace is it? Its number, by range; else 0. */
 static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
 {
-	uint64_t traces = 0, t = 0, mcode = 0;
-	uint32_t size = 0, szmcode = 0;
+	uint64_t traces = 0, mcode;
+	uint32_t size = 0;
 	int32_t number = 0;
 
 	w->trace = w->trace_ofs = 0;
-	w->trace_startpc = 0;
+	w->trace_startpc = w->trace_ident = 0;
 	if (host_read(w, &number, 4, w->g + y->g_vmstate) || number <= 0)
 		return;
 	if (host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || (uint32_t)number >= size)
 		return;
 	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
-		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &t) || !t)
+		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
 		return;
-	if (host_read(w, &mcode, 8, t + y->T_mcode) || host_read(w, &szmcode, 4, t + y->T_szmcode))
+	if (host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
 		return;
-	if (w->look - mcode >= szmcode)
+	mcode = obj_u64(w, y->T_mcode);
+	if (w->look - mcode >= obj_u32(w, y->T_szmcode))
 		return;
 	w->trace = number;
 	w->trace_ofs = w->look - mcode;
-	if (read_ref(w, y, t + y->T_startpc, &w->trace_startpc))
-		w->trace_startpc = 0;
+	w->trace_startpc = obj_ref(w, y, y->T_startpc);
+	lua_identify_trace(w, y);
 }
 
 #define MSP_MAX_TRACE_STACK (1u << 16)

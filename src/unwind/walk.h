@@ -70,6 +70,7 @@ struct msp_walk {
 	uint64_t reg_pc;
 	uint64_t jit_base;  /* not 0: the innermost frame runs as compiled code from here */
 	uint64_t trace_startpc;
+	uint64_t trace_at, trace_ident;
 	uint32_t trace, trace_ofs;
 
 	/* Functions seen in this walk: a recursion is read once. An entry of another walk is stale. */

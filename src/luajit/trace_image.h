@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* A trace as it was read. Internal to src/luajit/. */
+#ifndef MSP_LUAJIT_TRACE_IMAGE_H
+#define MSP_LUAJIT_TRACE_IMAGE_H
+
+#include "luajit/traces.h"
+
+/* How a trace ends (lj_jit.h). */
+#define MSP_LINK_LOOP 2
+#define MSP_LINK_TAILREC 3
+
+/*
+ * Frames of all snapshots as a tree: a node is a function at a position,
+ * called from its parent. Node 0 stands for what is around the trace.
+ */
+struct msp_trace_node {
+	uint64_t addr, ident; /* as in a raw frame */
+	uint32_t pos;
+	uint16_t parent;
+	uint8_t kind;  /* enum msp_raw_kind */
+	uint8_t flags; /* MSP_RAWF_NOPC */
+};
+
+struct msp_trace_snap {
+	uint64_t pc;	/* the word behind the entries, as it is */
+	uint32_t code;	/* offset of its first instruction in the machine code */
+	uint16_t leaf;	/* node of its innermost frame, 0: not known */
+	bool tail_call; /* the function at the trace's base was replaced */
+};
+
+struct msp_trace_image {
+	struct msp_trace_image *next;
+	uint32_t number;
+	uint64_t at;
+	uint64_t hash; /* of header and IR: the first two parts of the identity */
+	uint32_t szmcode;
+	uint8_t linktype;
+	uint16_t snap_count;
+	uint16_t node_count;
+	struct msp_trace_snap *snap;
+	struct msp_trace_node *node;
+	size_t size; /* bytes that it takes */
+};
+
+/* Reads the trace at an address. MSP_E_GONE: there is none, or it went meanwhile; MSP_E_NOMEM. */
+int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
+			 uint64_t at, struct msp_trace_image **out);
+void msp_trace_image_free(struct msp_trace_image *image);
+
+/* Index of the snapshot that code at an offset belongs to. */
+uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset);
+/* Its identity for a sample at that offset, as the walker computes it. */
+uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t offset);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* Traces by identity, and what is known of a place in one. */
+#include "luajit/traces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "luajit/trace_image.h"
+#include "moonspy/moonspy.h"
+
+#define BUCKETS 1024
+#define MAX_MEMORY (32u << 20) /* a program that makes traces without end: start again then */
+/* x86-64: after a trace has stored its new base, it moves the stack pointer and jumps. */
+#define TAIL_CODE 12
+
+struct msp_lj_traces {
+	const struct msp_lj_layout *layout;
+	const struct msp_memory *mem;
+	uint64_t g;
+	size_t memory;
+	struct msp_trace_image *bucket[BUCKETS]; /* by number */
+};
+
+struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
+					const struct msp_memory *mem, uint64_t g)
+{
+	struct msp_lj_traces *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->layout = layout;
+	t->mem = mem;
+	t->g = g;
+	return t;
+}
+
+static void forget(struct msp_lj_traces *t)
+{
+	struct msp_trace_image *next;
+
+	for (int i = 0; i < BUCKETS; i++)
+		for (; t->bucket[i]; t->bucket[i] = next) {
+			next = t->bucket[i]->next;
+			msp_trace_image_free(t->bucket[i]);
+		}
+	t->memory = 0;
+}
+
+void msp_lj_traces_free(struct msp_lj_traces *traces)
+{
+	if (traces)
+		forget(traces);
+	free(traces);
+}
+
+size_t msp_lj_traces_memory(const struct msp_lj_traces *traces)
+{
+	return sizeof(*traces) + traces->memory;
+}
+
+static struct msp_trace_image *find(const struct msp_lj_traces *t, const struct msp_raw_frame *vm)
+{
+	struct msp_trace_image *image = t->bucket[vm->trace % BUCKETS];
+
+	while (image && (image->number != vm->trace || vm->tofs >= image->szmcode ||
+			 msp_trace_image_ident(image, vm->tofs) != vm->ident))
+		image = image->next;
+	return image;
+}
+
+/* The object that has a number now. */
+static uint64_t object_of(const struct msp_lj_traces *t, uint32_t number)
+{
+	const struct msp_lj_layout *y = t->layout;
+	uint64_t J = t->g + (int64_t)y->g_to_J, table = 0, at = 0;
+	uint32_t size = 0;
+
+	if (msp_read(t->mem, J + (int64_t)y->J_sizetrace, &size, 4) || number >= size ||
+	    msp_read(t->mem, J + (int64_t)y->J_trace, &table, 8) ||
+	    msp_read(t->mem, table + (uint64_t)number * (y->gc64 ? 8 : 4), &at, y->gc64 ? 8 : 4))
+		return 0;
+	return at;
+}
+
+/* Reads the trace that a sample was in, if it is still the same. */
+static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
+		      struct msp_trace_image **out)
+{
+	uint64_t at = t->layout->snap_mcofs < 0 ? 0 : object_of(t, vm->trace);
+	struct msp_trace_image *image, **bucket = &t->bucket[vm->trace % BUCKETS];
+	int err;
+
+	if (!at)
+		return MSP_E_GONE;
+	err = msp_trace_image_read(t->layout, t->mem, at, &image);
+	if (err)
+		return err;
+	if (image->number != vm->trace || vm->tofs >= image->szmcode ||
+	    msp_trace_image_ident(image, vm->tofs) != vm->ident) {
+		msp_trace_image_free(image);
+		return MSP_E_GONE;
+	}
+	if (t->memory + image->size > MAX_MEMORY)
+		forget(t);
+	t->memory += image->size;
+	image->next = *bucket;
+	*out = *bucket = image;
+	return 0;
+}
+
+/* ---- The frames at a place ---- */
+
+/* The frames of a snapshot, the outermost first. */
+struct path {
+	const struct msp_trace_node *node[MSP_TRACE_DEPTH];
+	uint32_t count;
+	bool tail_call;
+};
+
+static void make_path(const struct msp_trace_image *image, uint32_t snap, struct path *path)
+{
+	uint32_t at = image->snap[snap].leaf, depth = 0;
+
+	path->count = 0;
+	path->tail_call = image->snap[snap].tail_call;
+	for (uint32_t i = at; i; i = image->node[i].parent)
+		depth++;
+	if (depth > MSP_TRACE_DEPTH)
+		return;
+	path->count = depth;
+	for (uint32_t i = at; i; i = image->node[i].parent)
+		path->node[--depth] = &image->node[i];
+}
+
+/*
+ * Does it begin in the function that is on the stack? Else the trace has
+ * moved its base since, or will: it returns below it, or calls on its behalf.
+ */
+static bool fits(const struct path *path, const struct msp_raw_frame *base)
+{
+	return path->count && (path->tail_call || (path->node[0]->kind == MSP_RAW_LUA &&
+						   path->node[0]->addr == base->addr &&
+						   path->node[0]->ident == base->ident));
+}
+
+static bool same_function(const struct msp_trace_node *a, const struct msp_trace_node *b)
+{
+	return a->kind == b->kind && a->addr == b->addr && a->ident == b->ident;
+}
+
+/*
+ * How many frames of both are the same, from the outside: a function called
+ * from the same place. The place where the innermost one is itself does not
+ * count: the code goes from the one to the other.
+ */
+static uint32_t agreed(const struct path *a, const struct path *b)
+{
+	uint32_t n = 0;
+
+	while (n < a->count && n < b->count && same_function(a->node[n], b->node[n])) {
+		n++;
+		if (n == a->count || n == b->count || a->node[n - 1]->pos != b->node[n - 1]->pos)
+			break;
+	}
+	return n;
+}
+
+/* Index of the snapshot that comes next in the way of the code. */
+static uint32_t next_snap(const struct msp_trace_image *image, uint32_t at)
+{
+	if (at + 1 < image->snap_count)
+		return at + 1;
+	return image->linktype == MSP_LINK_LOOP || image->linktype == MSP_LINK_TAILREC ? 0 : at;
+}
+
+/* The trace ends by a jump to one with another base, and has perhaps moved there already. */
+static bool base_unsure(const struct msp_trace_image *image, const struct path *last, uint32_t tofs)
+{
+	return last->count > 1 && image->linktype != MSP_LINK_LOOP &&
+	       tofs + TAIL_CODE >= image->szmcode;
+}
+
+static void put_frame(struct msp_raw_frame *out, const struct msp_trace_node *node,
+		      const struct msp_raw_frame *vm)
+{
+	*out = (struct msp_raw_frame){.addr = node->addr,
+				      .ident = node->ident,
+				      .pos = node->pos,
+				      .image = vm->image,
+				      .kind = node->kind,
+				      .flags = MSP_RAWF_JIT | MSP_RAWF_INLINED,
+				      .trace = vm->trace,
+				      .tofs = vm->tofs};
+}
+
+/*
+ * start and next are the frames at the snapshots around the place. What both
+ * say is certain. Of what is below it, the next guard's functions were right
+ * more often, and the start's line, where the function is the same (docs/jit.md).
+ */
+static uint32_t put_frames(const struct path *start, const struct path *next,
+			   const struct msp_raw_frame *vm, struct msp_raw_frame *out)
+{
+	uint32_t sure = agreed(start, next), n = next->count;
+	const struct msp_trace_node *node;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct msp_raw_frame *f = &out[n - 1 - i];
+
+		node = next->node[i];
+		if (i + 1 == n && start->count == n && same_function(node, start->node[i]))
+			node = start->node[i];
+		put_frame(f, node, vm);
+		if (i >= sure)
+			f->flags |= MSP_RAWF_GUESS;
+	}
+	/* The function at the trace's base is on the stack, unless a tail call has replaced it. */
+	if (!start->tail_call && !next->tail_call)
+		out[n - 1].flags &= ~(MSP_RAWF_INLINED | MSP_RAWF_GUESS);
+	return n;
+}
+
+static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
+			  const struct msp_raw_frame *base, struct msp_raw_frame *out)
+{
+	uint32_t at = msp_trace_interval(image, vm->tofs);
+	struct path start, next;
+	bool start_fits, next_fits;
+
+	make_path(image, at, &start);
+	make_path(image, next_snap(image, at), &next);
+	if (at + 1 == image->snap_count && base_unsure(image, &start, vm->tofs))
+		return 0;
+	start_fits = fits(&start, base);
+	next_fits = fits(&next, base);
+	if (!start_fits && !next_fits)
+		return 0;
+	if (!next_fits)
+		next = start;
+	if (!start_fits || !next_fits)
+		start = (struct path){0};
+	return put_frames(&start, &next, vm, out);
+}
+
+int msp_lj_traces_frames(struct msp_lj_traces *traces, const struct msp_raw_frame *vm,
+			 const struct msp_raw_frame *base,
+			 struct msp_raw_frame out[MSP_TRACE_DEPTH], bool *fresh)
+{
+	struct msp_trace_image *image = find(traces, vm);
+	int err = 0;
+
+	*fresh = !image;
+	if (!image)
+		err = read_image(traces, vm, &image);
+	if (err)
+		*fresh = false;
+	return err ? err : (int)frames_at(image, vm, base, out);
+}
+
+void msp_lj_traces_functions(struct msp_lj_traces *traces, const struct msp_raw_frame *vm,
+			     void (*fn)(void *ctx, const struct msp_raw_frame *frame,
+					const struct msp_raw_frame *parent),
+			     void *ctx)
+{
+	const struct msp_trace_image *image = find(traces, vm);
+	struct msp_raw_frame frame, parent;
+	const struct msp_trace_node *node;
+
+	for (uint32_t i = 1; image && i < image->node_count; i++) {
+		node = &image->node[i];
+		if (node->kind != MSP_RAW_LUA)
+			continue;
+		put_frame(&frame, node, vm);
+		put_frame(&parent, &image->node[node->parent], vm);
+		fn(ctx, &frame, node->parent ? &parent : NULL);
+	}
+}
