@@ -4,6 +4,7 @@
 #	make, make demo, make test, make bench, make install, make clean, make check-format
 #	make oracle         steps LuaJIT through all workloads, without end
 #	make soak           memory and open files over an hour; MINUTES=10: over less
+#	make test-traces    frames inside of compiled code, against a LuaJIT built for it
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
@@ -56,6 +57,9 @@ soak: tests
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
+test-traces: tests
+	@TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS)
+
 bench: all
 	@python3 bench/bench.py --build $(BUILD) $(BENCH)
 
@@ -71,4 +75,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle soak test-kernels bench install clean check-format
+.PHONY: all tests demo test oracle soak test-kernels test-traces bench install clean check-format

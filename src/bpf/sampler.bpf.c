@@ -262,6 +262,7 @@ int msp_lua_read_function(__u32 slot);
 int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);
 int msp_lua_leaf_by_rule(__u32 slot);
+int msp_lua_stored_number(__u32 slot);
 int msp_lua_mix_ir(__u32 slot);
 int msp_lua_mix_snaps(__u32 slot);
 int msp_lua_enter_trace(__u32 slot);

@@ -24,9 +24,9 @@
 #define SNAP_CONT 0x20000u
 #define MAX_SNAPS 4096
 #define MAX_MAP (1u << 20)
-#define MAX_PROTOS 256	   /* of one trace */
+#define MAX_PROTOS 256	    /* of one trace */
 #define MAX_BACK (1u << 16) /* instructions from a position back to its function's header */
-#define FUNC_HEADERS 6	   /* of Lua functions: FUNCF IFUNCF JFUNCF FUNCV IFUNCV JFUNCV */
+#define FUNC_HEADERS 6	    /* of Lua functions: FUNCF IFUNCF JFUNCF FUNCV IFUNCV JFUNCV */
 
 enum { LINK_LUA = 0, LINK_C = 1, LINK_CONT = 2, LINK_VARG = 3 };
 
@@ -139,7 +139,8 @@ static bool keep_proto(struct reader *r, uint64_t addr, struct proto **out)
 	_Alignas(8) uint8_t header[MSP_PROTO_HEADER_MAX] = {0};
 	struct proto *p = &r->proto[r->proto_count];
 
-	if (r->proto_count == MAX_PROTOS || addr & 7 || (uint32_t)y->pt_size > MSP_PROTO_HEADER_MAX ||
+	if (r->proto_count == MAX_PROTOS || addr & 7 ||
+	    (uint32_t)y->pt_size > MSP_PROTO_HEADER_MAX ||
 	    msp_read(r->mem, addr, header, y->pt_size) ||
 	    msp_hdr_u8(header, y->gc_gct) != MSP_GCT_PROTO)
 		return false;
@@ -168,7 +169,8 @@ static bool search_back(const struct reader *r, uint64_t pc, uint64_t *header)
 		while (n--)
 			if ((ins[n] & 0xff) >= r->layout->bc_funcf) {
 				*header = start + n * 4ull;
-				return (ins[n] & 0xff) < r->layout->bc_funcf + FUNC_HEADERS;
+				return (ins[n] & 0xff) <
+				       r->layout->bc_funcf + (uint32_t)FUNC_HEADERS;
 			}
 		at = start;
 	}
@@ -199,8 +201,8 @@ static bool builtin(struct reader *r, uint64_t fn, struct msp_trace_node *node)
 	fn &= (1ull << 47) - 1;
 	if (!fn || fn & 7 || y->fn_cfunc < 0 || y->fn_cfunc + 8 > (int)sizeof(object) ||
 	    y->fn_ffid >= (int)sizeof(object) || y->gc_gct >= (int)sizeof(object) ||
-	    msp_read(r->mem, fn, object, y->fn_cfunc + 8) ||
-	    object[y->gc_gct] != MSP_GCT_FUNC || !object[y->fn_ffid])
+	    msp_read(r->mem, fn, object, y->fn_cfunc + 8) || object[y->gc_gct] != MSP_GCT_FUNC ||
+	    !object[y->fn_ffid])
 		return false;
 	node->kind = object[y->fn_ffid] == 1 ? MSP_RAW_CFUNC : MSP_RAW_FAST;
 	node->pos = object[y->fn_ffid];
@@ -350,8 +352,8 @@ static int read_snap(struct reader *r, uint32_t i)
 		return MSP_E_GONE;
 	out->code = get16(s + y->snap_mcofs) * (y->arch == MSP_ARCH_ARM64 ? 4 : 1);
 	out->pc = y->gc64 ? get64(map + end) : get32(map + end);
-	if (y->fr2 && y->gc64 && snap_frames(r, map + (size_t)ofs * SNAP_ENTRY, n, out->pc, &frames,
-					     &out->tail_call))
+	if (y->fr2 && y->gc64 &&
+	    snap_frames(r, map + (size_t)ofs * SNAP_ENTRY, n, out->pc, &frames, &out->tail_call))
 		out->leaf = add_frames(r, &frames);
 	return 0;
 }

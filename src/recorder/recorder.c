@@ -132,8 +132,9 @@ int msp_recorder_open(const struct msp_recorder_options *opts, struct msp_record
 	rec->ids = calloc(REC_MAX_FRAMES, sizeof(*rec->ids));
 	rec->raw = calloc(REC_MAX_FRAMES, sizeof(*rec->raw));
 	rec->started_ns = rec_now_ns();
-	err = rec->epoll < 0 || !rec->profile || !rec->ids || !rec->raw ? MSP_E_NOMEM
-							   : msp_images_new(&images, &rec->images);
+	err = rec->epoll < 0 || !rec->profile || !rec->ids || !rec->raw
+		      ? MSP_E_NOMEM
+		      : msp_images_new(&images, &rec->images);
 	if (!err)
 		err = start(rec, error, error_size);
 	if (err) {

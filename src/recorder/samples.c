@@ -62,7 +62,8 @@ static uint32_t inline_frames(struct msp_recorder *rec, const struct rec_process
 		p = readable_parent(rec, p);
 		if (!p)
 			break;
-		count = msp_symbolizer_inline(p->symbols, raw, n, rec->raw, NULL, REC_MAX_FRAMES, &info);
+		count = msp_symbolizer_inline(p->symbols, raw, n, rec->raw, NULL, REC_MAX_FRAMES,
+					      &info);
 	}
 	rec->estimated += info.estimated;
 	rec->traces_gone += info.gone;

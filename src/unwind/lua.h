@@ -861,30 +861,82 @@ static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_l
 		w->trace_ident = 1;
 }
 
-/* Which trace is it? Its number, by range; else 0. */
-static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+/* How far before a place in compiled code the start of its trace is looked for. */
+#define MSP_TRACE_HEAD_PIECES 17
+#define MSP_TRACE_HEAD_PIECE 240
+
+/* In the code at w->buf, the last store of a trace's number as the VM's state: the number, 0 if there is none. */
+MSP_SUB(lua_stored_number)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint8_t mode = y && y->gc64 ? 0x86 : 0x25; /* mov dword [r14 + disp32], imm32; [abs32] */
+	uint32_t place;
+
+	if (!y)
+		return 0;
+	place = y->g_vmstate + (y->gc64 ? -y->dispatch_to_g : (int32_t)w->g);
+	for (uint32_t i = 248; i > 2; i--)
+		if (*(const uint32_t *)(w->buf + i) == place && w->buf[i - 1] == mode)
+			return *(const uint32_t *)(w->buf + i + 4) & 0xffff;
+	return 0;
+}
+
+/*
+ * While a trace runs a step of the collector, and at its very start, the VM's
+ * state is not its number. Its code begins by storing it: looked for from
+ * w->look backwards, and proved by the trace's range.
+ */
+static MSP_INLINE uint32_t lua_number_from_code(struct msp_walk *w)
+{
+	uint64_t at = w->look + 16 - 256; /* the store itself may be what runs next */
+	int number;
+
+	if (host_arch(w) != MSP_ARCH_X86_64)
+		return 0;
+	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
+		if (host_read(w, w->buf, 256, at))
+			return 0;
+		number = MSP_CALL(w, lua_stored_number);
+		if (number)
+			return number;
+		at -= MSP_TRACE_HEAD_PIECE;
+	}
+	return 0;
+}
+
+/* Is w->look in the code of the trace with that number? Sets w->trace*. */
+static MSP_INLINE int lua_is_trace(struct msp_walk *w, const struct msp_lj_layout *y, uint32_t number)
 {
 	uint64_t traces = 0, mcode;
 	uint32_t size = 0;
+
+	if (!number || host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || number >= size)
+		return 0;
+	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
+		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
+		return 0;
+	if (host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return 0;
+	mcode = obj_u64(w, y->T_mcode);
+	if (w->look - mcode >= obj_u32(w, y->T_szmcode))
+		return 0;
+	w->trace = number;
+	w->trace_ofs = w->look - mcode;
+	w->trace_startpc = obj_ref(w, y, y->T_startpc);
+	return 1;
+}
+
+/* Which trace is it? Its number, by range; else 0. */
+static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+{
 	int32_t number = 0;
 
 	w->trace = w->trace_ofs = 0;
 	w->trace_startpc = w->trace_ident = 0;
-	if (host_read(w, &number, 4, w->g + y->g_vmstate) || number <= 0)
+	if (host_read(w, &number, 4, w->g + y->g_vmstate))
 		return;
-	if (host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || (uint32_t)number >= size)
+	if (!lua_is_trace(w, y, number > 0 ? number : 0) && !lua_is_trace(w, y, lua_number_from_code(w)))
 		return;
-	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
-		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
-		return;
-	if (host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
-		return;
-	mcode = obj_u64(w, y->T_mcode);
-	if (w->look - mcode >= obj_u32(w, y->T_szmcode))
-		return;
-	w->trace = number;
-	w->trace_ofs = w->look - mcode;
-	w->trace_startpc = obj_ref(w, y, y->T_startpc);
 	lua_identify_trace(w, y);
 }
 

@@ -10,6 +10,7 @@ import sys
 DECLARE = """
 void msp_truth_begin(void);
 void msp_truth_at(jit_State *J);
+void msp_truth_returned(GCproto *pt, const BCIns *pc);
 void msp_truth_emit(unsigned int ref);
 void msp_truth_like(unsigned int ref);
 void msp_truth_assemble(void);
@@ -22,6 +23,8 @@ EDITS = [
     ("lj_jit.h", "#endif\n\0", DECLARE + "\n{}"),
     ("lj_record.c", "  /* Initialize state related to current trace. */\n", "  msp_truth_begin();\n{}"),
     ("lj_record.c", "  /* Record only closed loops for root traces. */\n", "  msp_truth_at(J);\n{}"),
+    ("lj_record.c", "    emitir(IRTG(IR_RETF, IRT_PGC), trpt, trpc);\n",
+     "{}    msp_truth_returned(pt, frame_pc(frame));\n"),
     ("lj_iropt.h", "  J->cur.nins = ref + 1;\n", "{}  msp_truth_emit(ref);\n"),
     ("lj_opt_loop.c", "    /* Substitute instruction operands. */\n", "    msp_truth_like(ins);\n{}"),
     ("lj_asm.c", "    /* Assemble a trace in linear backwards order. */\n", "    msp_truth_assemble();\n{}"),

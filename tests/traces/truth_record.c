@@ -99,6 +99,20 @@ void msp_truth_at(jit_State *J)
 	}
 }
 
+/* The trace has returned below its base: from here on its caller is there. */
+void msp_truth_returned(GCproto *pt, const BCIns *pc)
+{
+	struct truth_origin *o;
+
+	if (!truth_on())
+		return;
+	truth_now = truth_count;
+	o = truth_new();
+	o->f[0].pt = pt;
+	o->f[0].pos = (unsigned int)(pc - proto_bc(pt)) - 1;
+	o->n = 1;
+}
+
 /* An IR instruction was emitted. */
 void msp_truth_emit(unsigned int ref)
 {
@@ -148,7 +162,8 @@ static void truth_print(struct truth_text *t, const char *format, ...)
 	va_end(args);
 }
 
-static void truth_range(struct truth_text *t, MCode *mcode, MCode *start, MCode *end, unsigned int origin)
+static void truth_range(struct truth_text *t, MCode *mcode, MCode *start, MCode *end,
+			unsigned int origin)
 {
 	struct truth_origin *o;
 

@@ -11,7 +11,8 @@
 #define SCRIPT \
 	"local function leaf(x) if x > 1e9 then return 0 end x = x * 2 " \
 	"if x > 1e8 then return 1 end return x + 1 end\n" \
-	"local function middle(x) if x > 2e9 then return 2 end local y = leaf(x) return y + 3 end\n" \
+	"local function middle(x) if x > 2e9 then return 2 end local y = leaf(x) return y + 3 " \
+	"end\n" \
 	"local s = 0 for i = 1, 1e4 do s = s + middle(i) end\n" \
 	"io.write('ready') io.flush() io.read()\n" \
 	"jit.flush()\n" \
@@ -139,10 +140,10 @@ static void test_frames(void **state)
 		for (int i = 0; i < n; i++) {
 			assert_string_equal(name_of(names, &out[n - 1 - i]), expected[i]);
 			if (i < n - 1) /* where it calls; the innermost line is an estimate */
-				assert_int_equal(
-					msp_lj_names_line(names, out[n - 1 - i].addr,
-							  out[n - 1 - i].ident, out[n - 1 - i].pos),
-					3 - i);
+				assert_int_equal(msp_lj_names_line(names, out[n - 1 - i].addr,
+								   out[n - 1 - i].ident,
+								   out[n - 1 - i].pos),
+						 3 - i);
 			sure += !(out[n - 1 - i].flags & MSP_RAWF_GUESS);
 		}
 		certain[sure]++;
@@ -208,7 +209,8 @@ static void test_flush(void **state)
 static void test_nothing_there(void **state)
 {
 	struct fixture *f = *state;
-	struct msp_raw_frame out[MSP_TRACE_DEPTH], vm = {.kind = MSP_RAW_VM, .ident = 1}, base = {0};
+	struct msp_raw_frame out[MSP_TRACE_DEPTH], vm = {.kind = MSP_RAW_VM, .ident = 1},
+						   base = {0};
 	struct msp_trace_image *image;
 	struct msp_lj_traces *traces;
 	bool fresh = true;
