@@ -14,7 +14,7 @@
 #define TAIL_CODE 12
 
 struct msp_lj_traces {
-	const struct msp_lj_layout *layout;
+	struct msp_lj_layout layout;
 	const struct msp_memory *mem;
 	uint64_t g;
 	size_t memory;
@@ -28,7 +28,7 @@ struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
 
 	if (!t)
 		return NULL;
-	t->layout = layout;
+	t->layout = *layout;
 	t->mem = mem;
 	t->g = g;
 	return t;
@@ -71,7 +71,7 @@ static struct msp_trace_image *find(const struct msp_lj_traces *t, const struct 
 /* The object that has a number now. */
 static uint64_t object_of(const struct msp_lj_traces *t, uint32_t number)
 {
-	const struct msp_lj_layout *y = t->layout;
+	const struct msp_lj_layout *y = &t->layout;
 	uint64_t J = t->g + (int64_t)y->g_to_J, table = 0, at = 0;
 	uint32_t size = 0;
 
@@ -86,13 +86,13 @@ static uint64_t object_of(const struct msp_lj_traces *t, uint32_t number)
 static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 		      struct msp_trace_image **out)
 {
-	uint64_t at = t->layout->snap_mcofs < 0 ? 0 : object_of(t, vm->trace);
+	uint64_t at = t->layout.snap_mcofs < 0 ? 0 : object_of(t, vm->trace);
 	struct msp_trace_image *image, **bucket = &t->bucket[vm->trace % BUCKETS];
 	int err;
 
 	if (!at)
 		return MSP_E_GONE;
-	err = msp_trace_image_read(t->layout, t->mem, at, &image);
+	err = msp_trace_image_read(&t->layout, t->mem, at, &image);
 	if (err)
 		return err;
 	if (image->number != vm->trace || vm->tofs >= image->szmcode ||

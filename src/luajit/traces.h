@@ -18,7 +18,7 @@
 
 struct msp_lj_traces;
 
-/* NULL: out of memory. layout and mem must live longer. */
+/* NULL: out of memory. mem must live longer. */
 struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
 					const struct msp_memory *mem, uint64_t g);
 void msp_lj_traces_free(struct msp_lj_traces *traces);
