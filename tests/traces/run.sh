@@ -18,7 +18,12 @@ printf '%-18s%8s%7s%8s%8s%9s%8s%9s%7s\n' program samples judged wrong unknown co
 for name; do
 	printf '%-18s ' "$name"
 	status=0
-	timeout -k 5 300 "$TEST_TRACES" "$luajit" "$SAMPLES" "$here/programs/$name.lua" >"$work/out" 2>"$work/err" ||
+	# asked for later, when many of its traces are gone
+	case $name in
+	flushes) late=4 ;;
+	*) late=1 ;;
+	esac
+	LATE=$late timeout -k 5 300 "$TEST_TRACES" "$luajit" "$SAMPLES" "$here/programs/$name.lua" >"$work/out" 2>"$work/err" ||
 		status=$?
 	sed 's/^/ /' "$work/out"
 	echo "$name $(cat "$work/out")" >>"$work/all"
@@ -30,7 +35,7 @@ for name; do
 done
 awk '
 	function add(g) { n[g] += $2; j[g] += $3; w[g] += $4; u[g] += $2 * $5; for (i = 6; i <= 9; i++) s[g, i] += $3 * $i }
-	NF == 9 { add($1 ~ /^held_/ ? "held out" : "others"); add("all") }
+	NF == 9 && $3 { add($1 ~ /^held_/ ? "held out" : "others"); add("all") }
 	END {
 		split("others,held out,all", groups, ",")
 		for (k = 1; k <= 3; k++) {

@@ -5,7 +5,8 @@
  * Runs a Lua program on a LuaJIT that records what its traces are made of
  * (truth_record.c), stops it at random moments, and compares the frames inside
  * of compiled code with that record. Prints one line of figures; 1 if a frame
- * that is said to be certain is wrong.
+ * that is said to be certain is wrong. LATE=N in the environment: the frames
+ * are asked for only N samples later, when traces may have been flushed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include "target/snapshot.h"
 
 #define MAX_NUMBER 65536
+#define MAX_LATE 64
 #define TRUTH_FRAMES 64
 
 struct place {
@@ -57,7 +59,7 @@ static struct {
 } t;
 
 static struct {
-	long stops, samples, unknown, no_truth, certain_wrong, complete, function, line, stack;
+	long samples, unknown, no_truth, certain_wrong, complete, function, line, stack;
 } count;
 
 static void die(const char *what, int err)
@@ -204,50 +206,78 @@ static void compare(const struct msp_vm *vm, const struct msp_raw_frame *frame,
 	count.line += line_of(vm, f, f[0].pos) == line_of(vm, f, r->place[0].pos);
 }
 
-static void look(void)
-{
-	static struct msp_raw_frame raw[2 * MSP_MAX_FRAMES], lua[MSP_MAX_FRAMES];
-	struct msp_registers regs;
-	struct msp_inlined info;
-	struct msp_stack stack;
-	const struct range *r;
-	const struct msp_vm *vm;
-	size_t n, at = 0, frames;
+/* A moment: what the walker found, and what was true then. */
+struct moment {
+	struct msp_raw_frame raw[MSP_MAX_FRAMES];
+	size_t n;
+	struct range truth; /* count 0: there is none */
+};
 
-	if (msp_thread_registers(t.process, t.pid, &regs))
-		return;
-	msp_walker_walk(t.walker, NULL, &regs, &stack);
-	count.stops++;
-	n = msp_symbolizer_inline(t.symbols, stack.frames, stack.count, raw, NULL,
-				  2 * MSP_MAX_FRAMES, &info);
+/* Index of the VM frame of a trace that was running; n: none was. */
+static size_t trace_of(const struct msp_raw_frame *raw, size_t n)
+{
+	size_t at = 0;
+
 	while (at < n && raw[at].kind != MSP_RAW_VM && raw[at].kind != MSP_RAW_STATE)
 		at++;
 	if (at < n && raw[at].kind == MSP_RAW_STATE) {
 		if (raw[at].pos != MSP_STATE_GC)
-			return; /* on its way out of a trace, or making one */
+			return n; /* on its way out of a trace, or making one */
 		while (at < n && raw[at].kind != MSP_RAW_VM)
 			at++;
 	}
 	if (at + 1 >= n || !(raw[at].flags & MSP_RAWF_JIT) || !(raw[at + 1].flags & MSP_RAWF_JIT))
-		return;
+		return n;
+	return at;
+}
+
+/* The program stands still. False: it is not in a trace. */
+static bool look(struct moment *m)
+{
+	struct msp_registers regs;
+	struct msp_stack stack;
+	const struct range *r;
+	size_t at;
+
+	if (msp_thread_registers(t.process, t.pid, &regs))
+		return false;
+	msp_walker_walk(t.walker, NULL, &regs, &stack);
+	m->n = stack.count < MSP_MAX_FRAMES ? stack.count : MSP_MAX_FRAMES;
+	memcpy(m->raw, stack.frames, m->n * sizeof(*m->raw));
+	at = trace_of(m->raw, m->n);
+	if (at == m->n)
+		return false;
+	read_truth();
+	r = m->raw[at].trace ? truth_at(m->raw[at].trace, m->raw[at].tofs) : NULL;
+	m->truth.count = 0;
+	if (r)
+		m->truth = *r;
+	return true;
+}
+
+/* Names what was inlined, now or long after, and compares it. */
+static void judge(const struct moment *m)
+{
+	static struct msp_raw_frame raw[2 * MSP_MAX_FRAMES], lua[MSP_MAX_FRAMES];
+	struct msp_inlined info;
+	const struct msp_vm *vm;
+	size_t n, at, frames;
+
+	n = msp_symbolizer_inline(t.symbols, m->raw, m->n, raw, NULL, 2 * MSP_MAX_FRAMES, &info);
+	at = trace_of(raw, n);
 	count.samples++;
 	if (!raw[at].trace || !raw[at].ident || info.gone) {
 		count.unknown++;
 		return;
 	}
-	read_truth();
-	r = truth_at(raw[at].trace, raw[at].tofs);
 	vm = msp_space_vm_at(t.space, raw[at].image, raw[at].addr);
 	frames = lua_frames(raw, n, at, lua);
-	if (!r || !vm || !frames) {
+	if (!m->truth.count || !vm || !frames)
 		count.no_truth++;
-		return;
-	}
-	if (has_moved(&raw[at], r, lua, frames)) {
+	else if (has_moved(&raw[at], &m->truth, lua, frames))
 		count.samples--;
-		return;
-	}
-	compare(vm, &raw[at], r, lua, frames);
+	else
+		compare(vm, &raw[at], &m->truth, lua, frames);
 }
 
 /* ---- All ---- */
@@ -328,7 +358,8 @@ static double percent(long part, long all)
 
 int main(int argc, char *argv[])
 {
-	long wanted, judged;
+	static struct moment moment[MAX_LATE];
+	long wanted, judged, late, seen = 0;
 	char *command[32] = {argv[1]};
 
 	if (argc < 4 || argc > 30) {
@@ -336,6 +367,9 @@ int main(int argc, char *argv[])
 		return 2;
 	}
 	wanted = atol(argv[2]);
+	late = getenv("LATE") ? atol(getenv("LATE")) : 1;
+	if (late < 1 || late > MAX_LATE)
+		late = 1;
 	memcpy(command + 1, argv + 3, (argc - 3) * sizeof(*argv));
 	snprintf(t.log, sizeof(t.log), "/tmp/moonspy-truth-%d", (int)getpid());
 	t.in = fopen(t.log, "w+e");
@@ -347,7 +381,8 @@ int main(int argc, char *argv[])
 		nap(200000 + rand() % 700000);
 		if (msp_thread_stop(t.process, t.pid))
 			break;
-		look();
+		if (look(&moment[seen % MAX_LATE]) && ++seen >= late)
+			judge(&moment[(seen - late) % MAX_LATE]);
 		msp_thread_resume(t.process, t.pid);
 	}
 	kill(t.pid, SIGKILL);
