@@ -112,6 +112,16 @@ void rec_stopper_free(struct rec_stopper *stopper);
 /* Waits for the next tick and samples the threads that are due. */
 int rec_ptrace_tick(struct msp_recorder *rec);
 
+/* changes.c */
+void rec_take_changes(struct msp_recorder *rec);
+/*
+ * Processes that have ended are forgotten: each holds files open. Called after
+ * the samples up to the end were taken. With sweep all are looked at: a change
+ * may have been missed.
+ */
+void rec_forget_ended(struct msp_recorder *rec, bool sweep);
+/* Processes for which there was no room: others may have ended. */
+void rec_try_again(struct msp_recorder *rec);
 /* Called after each step of naming: new code must be known before it is sampled. May load processes, never frees one. */
 void rec_keep_up(struct msp_recorder *rec);
 /* Until the kernel's symbols are read, keeping up meanwhile. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +14,7 @@
 #define POLL_MS 5
 /* Mappings are read again at most this often for code at unknown addresses. */
 #define REFRESH_NS 100000000ull
-/* Naming the first samples takes long; what processes do meanwhile is looked at after so long. */
-#define KEEP_UP_NS 1000000ull
-/* A process of which a thread ended is looked after for so long; all are in this interval. */
-#define ENDING_NS 1000000000ull
+/* All processes are looked at in this interval. */
 #define SWEEP_NS 1000000000ull
 
 uint64_t rec_now_ns(void)
@@ -227,99 +223,7 @@ int msp_recorder_add_all(struct msp_recorder *rec)
 	return rec->sampler ? msp_sampler_attach_cpus(rec->sampler) : MSP_E_UNSUPPORTED;
 }
 
-/* ---- What happens meanwhile ---- */
-
-/* A process of ours runs another program: nothing that is known of it holds any more. */
-static void on_exec(struct msp_recorder *rec, struct rec_process *p)
-{
-	rec_unload(p);
-	p->waiting = false;
-	p->parent = 0;
-	rec_load(rec, p);
-}
-
-static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
-{
-	const struct rec_process *parent = rec_find(rec, change->ppid);
-	struct rec_process *p;
-
-	if (!rec->opts.all && (!parent || !parent->added || !rec->opts.follow))
-		return;
-	p = rec_find(rec, change->pid);
-	if (p && p->process && !msp_process_alive(p->process)) /* the number is another's now */
-		rec_remove(rec, p);
-	p = rec_insert(rec, change->pid);
-	if (!p)
-		return;
-	p->parent = change->ppid;
-	p->added = !rec->opts.all;
-	if (!p->process)
-		rec_load(rec, p);
-}
-
-static void apply_change(struct msp_recorder *rec, const struct msp_change *change)
-{
-	struct rec_process *p;
-
-	if (change->kind == MSP_CHANGE_FORK)
-		on_fork(rec, change);
-	if (change->kind == MSP_CHANGE_LOST)
-		for (size_t i = 0; i < rec->process_count; i++)
-			rec->process[i]->dirty = true;
-	p = rec_find(rec, change->pid);
-	if (!p && rec->opts.all && change->kind == MSP_CHANGE_EXEC)
-		p = rec_insert(rec, change->pid);
-	if (!p)
-		return;
-	if (change->kind == MSP_CHANGE_EXEC)
-		on_exec(rec, p);
-	else if (change->kind == MSP_CHANGE_MAPPING && !p->waiting)
-		p->dirty = true;
-	else if (change->kind == MSP_CHANGE_EXIT)
-		p->ending_ns = rec_now_ns();
-}
-
-/* Would it free what samples of the process are still to be named with? */
-static bool must_wait(struct msp_recorder *rec, const struct msp_change *change)
-{
-	struct rec_process *p = rec_find(rec, change->pid);
-
-	if (!rec->naming || !p)
-		return false;
-	if (change->kind == MSP_CHANGE_FORK && p->process)
-		return !msp_process_alive(p->process);
-	if (change->kind == MSP_CHANGE_FORK && p->symbols)
-		p->parent = change->ppid; /* whose names it may need meanwhile */
-	return (change->kind == MSP_CHANGE_EXEC || change->kind == MSP_CHANGE_FORK) && p->symbols;
-}
-
-static void defer_change(struct msp_recorder *rec, const struct msp_change *change)
-{
-	struct msp_change *bigger;
-
-	if (rec->deferred_count == rec->deferred_room) {
-		rec->deferred_room = rec->deferred_room ? 2 * rec->deferred_room : 16;
-		bigger = realloc(rec->deferred, rec->deferred_room * sizeof(*bigger));
-		if (!bigger) {
-			rec->failed = MSP_E_NOMEM;
-			return;
-		}
-		rec->deferred = bigger;
-	}
-	rec->deferred[rec->deferred_count++] = *change;
-}
-
-static void on_change(void *ctx, const struct msp_change *change)
-{
-	struct msp_recorder *rec = ctx;
-
-	if (change->pid <= 0 && change->kind != MSP_CHANGE_LOST)
-		return; /* not of our pid namespace */
-	if (must_wait(rec, change))
-		defer_change(rec, change);
-	else
-		apply_change(rec, change);
-}
+/* ---- While it runs ---- */
 
 /* The sampler met something that it does not know. */
 static int on_event(void *ctx, const struct msp_event *event)
@@ -336,82 +240,6 @@ static int on_event(void *ctx, const struct msp_event *event)
 		p->dirty = true;
 	}
 	return 0;
-}
-
-static void refresh_dirty(struct msp_recorder *rec)
-{
-	for (size_t i = 0; i < rec->process_count; i++)
-		if (rec->process[i]->dirty)
-			rec_refresh(rec, rec->process[i]);
-}
-
-static void take_changes(struct msp_recorder *rec)
-{
-	for (size_t i = 0; !rec->naming && i < rec->deferred_count; i++)
-		apply_change(rec, &rec->deferred[i]);
-	if (!rec->naming)
-		rec->deferred_count = 0;
-	if (rec->sideband)
-		msp_sideband_consume(rec->sideband, on_change, rec);
-	refresh_dirty(rec);
-	rec->changes_ns = rec_now_ns();
-}
-
-void rec_keep_up(struct msp_recorder *rec)
-{
-	if (rec->naming && rec_now_ns() - rec->changes_ns > KEEP_UP_NS)
-		take_changes(rec);
-}
-
-void rec_wait_for_kernel(struct msp_recorder *rec)
-{
-	const struct timespec step = {.tv_nsec = 500000};
-
-	while (rec->kernel && !msp_kernel_symbols_ready(rec->kernel)) {
-		rec_keep_up(rec);
-		nanosleep(&step, NULL);
-	}
-}
-
-static bool has_ended(const struct rec_process *p)
-{
-	if (p->process)
-		return !msp_process_alive(p->process);
-	return kill(p->pid, 0) && errno == ESRCH;
-}
-
-/*
- * Processes that have ended are forgotten: each holds files open. Called after
- * the samples up to the end were taken. A change may have been missed: all are
- * looked at once in a while.
- */
-static void forget_ended(struct msp_recorder *rec, bool sweep)
-{
-	uint64_t now = rec_now_ns();
-	struct rec_process *p;
-
-	for (size_t i = rec->process_count; i-- > 0;) {
-		p = rec->process[i];
-		if (p->ending_ns && has_ended(p))
-			rec_remove(rec, p);
-		else if (sweep && has_ended(p))
-			p->ending_ns = now;
-		else if (now - p->ending_ns > ENDING_NS)
-			p->ending_ns = 0;
-	}
-}
-
-/* For which there was no room: others may have ended. */
-static void try_again(struct msp_recorder *rec)
-{
-	struct rec_process *p;
-
-	for (size_t i = 0; i < rec->process_count; i++) {
-		p = rec->process[i];
-		p->dirty |= p->unsent;
-		if (p->failed && !p->process)
-			rec_load(rec, p);
-	}
 }
 
 static int take_samples(struct msp_recorder *rec)
@@ -441,13 +269,13 @@ static int work(struct msp_recorder *rec)
 
 	if (!err)
 		err = ask_late_names(rec, false);
-	forget_ended(rec, sweep);
+	rec_forget_ended(rec, sweep);
 	if (sweep) {
 		rec->swept_ns = rec_now_ns();
 		rec_trim_images(rec, false);
-		try_again(rec);
+		rec_try_again(rec);
 	}
-	take_changes(rec);
+	rec_take_changes(rec);
 	return err;
 }
 
