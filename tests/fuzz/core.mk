@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+# The core fuzzer: nearly all of the library, with libFuzzer and sanitizers. Built only when its test
+# runs, file by file, as it takes a minute.
+# usage: make -f core.mk ROOT=SOURCE-TREE CLANG=clang-14, in the folder to build in
+FOLDERS = elf luajit symbols target unwind
+SOURCES = $(ROOT)/tests/fuzz/core_fuzz.c $(foreach folder,$(FOLDERS),$(wildcard $(ROOT)/src/$(folder)/*.c))
+OBJECTS = $(patsubst %.c,%.o,$(subst /,_,$(patsubst $(ROOT)/%,%,$(SOURCES))))
+FLAGS = -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	-I$(ROOT)/src -I$(ROOT)/include
+
+core-fuzz: $(OBJECTS)
+	$(CLANG) $(FLAGS) $^ -o $@ -ldw -lelf -lz -lzstd -llzma -llz4 -lcapstone -liberty -lpthread
+
+define rule
+$(patsubst %.c,%.o,$(subst /,_,$(patsubst $(ROOT)/%,%,$(1)))): $(1)
+	$(CLANG) $(FLAGS) -MMD -c $$< -o $$@
+endef
+$(foreach source,$(SOURCES),$(eval $(call rule,$(source))))
+
+-include $(OBJECTS:.o=.d)
