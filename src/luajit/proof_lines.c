@@ -109,10 +109,13 @@ static bool line_delta(struct msp_prover *p, const struct msp_proof_proto *pt, u
 	return true;
 }
 
-/* Is there such an instruction for the child in the line where the child ends? -1: there is none at all. */
+/*
+ * Is there such an instruction for the child in the line where the child ends? Or where it begins: so
+ * for "function f()" where f is a local variable that was there before. -1: there is none at all.
+ */
 static int ends_where_created(struct msp_prover *p, const struct pair *pair, unsigned int op)
 {
-	uint32_t ins, delta, last = pair->child.firstline + pair->child.numline;
+	uint32_t ins, delta, line, first = pair->child.firstline;
 	bool any = false;
 
 	for (uint32_t pos = 1; pos < pair->parent.sizebc; pos++) {
@@ -120,8 +123,10 @@ static int ends_where_created(struct msp_prover *p, const struct pair *pair, uns
 		    ins >> 16 != pair->index)
 			continue;
 		any = true;
-		if (line_delta(p, &pair->parent, pos, &delta) &&
-		    pair->parent.firstline + delta == last)
+		if (!line_delta(p, &pair->parent, pos, &delta))
+			continue;
+		line = pair->parent.firstline + delta;
+		if (line == first || line == first + pair->child.numline)
 			return 1;
 	}
 	return any ? 0 : -1;

@@ -98,6 +98,9 @@ static void check_links(struct msp_prover *p, struct msp_tally *tally, const str
 	if (t->linktype == LINK_LOOP)
 		msp_tally_add(tally, t->mcloop && t->mcloop < t->szmcode,
 			      "trace %u loops at %u of %u", t->traceno, t->mcloop, t->szmcode);
+	else if (t->linktype == LINK_TAILREC) /* becomes a loop if its frame stays where it is */
+		msp_tally_add(tally, t->mcloop < t->szmcode, "trace %u loops at %u of %u",
+			      t->traceno, t->mcloop, t->szmcode);
 	else
 		msp_tally_add(tally, !t->mcloop, "trace %u has link type %u, but loops at %u",
 			      t->traceno, t->linktype, t->mcloop);
