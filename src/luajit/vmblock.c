@@ -268,9 +268,9 @@ static bool stores_base(const struct msp_lj_build *build, const struct msp_insn 
 
 	/* Without GC64 the upper half of L->base is always 0. */
 	return insn->op == MSP_OP_MOV && to->kind == MSP_OPND_MEM &&
-	       to->size == (build->layout.gc64 ? 8 : 4) &&
-	       to->value == build->layout.L_base && to->index == MSP_REG_NONE &&
-	       to->base != MSP_X64_RSP && to->base != build->layout.reg_dispatch;
+	       to->size == (build->layout.gc64 ? 8 : 4) && to->value == build->layout.L_base &&
+	       to->index == MSP_REG_NONE && to->base != MSP_X64_RSP &&
+	       to->base != build->layout.reg_dispatch;
 }
 
 /* On the way out, from which instructions L->base is still to be stored. */
