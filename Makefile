@@ -6,6 +6,7 @@
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against a LuaJIT built for it
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
+#	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
 #	DYNAMIC=1   with shared libraries, in build-dynamic; else one static binary
@@ -60,6 +61,9 @@ test-kernels: all
 test-traces: tests
 	@TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS)
 
+test-builds: tests
+	@python3 tests/builds/matrix.py --build $(BUILD) $(BUILDS)
+
 bench: all
 	@python3 bench/bench.py --build $(BUILD) $(BENCH)
 
@@ -75,4 +79,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle soak test-kernels test-traces bench install clean check-format
+.PHONY: all tests demo test oracle soak test-kernels test-traces test-builds bench install clean check-format

@@ -78,9 +78,10 @@ def packages(row):
         shutil.rmtree(path, ignore_errors=True)
         # One by one: what a mirror has no more of one package, it may have of the others.
         for name in names:
-            debs(*(["--depends"] if row.get("depends") and name != names[0] else []), "--unpack", path, suite, name)
-        if row.get("depends") and len(names) == 1:
-            debs("--depends", "--unpack", path, suite, names[0])
+            try:
+                debs(*(["--depends"] if row.get("depends") else []), "--unpack", path, suite, name)
+            except Missing:
+                debs("--unpack", path, suite, name)
         merge_usr(path)
         devices(path)
         finished(path)

@@ -13,6 +13,7 @@ Debian's source packages. Fields:
   make      arguments of make
   edit      ((file, pattern, text), ...): changes to the tree, each must be found
   strip     the program is stripped
+  nginx     the program is nginx with the Lua module, under wrk's load
   workloads what it runs instead of the usual ones
   ci        part of the quick selection: each layout once, seconds to build
 """
@@ -45,7 +46,7 @@ def built(name, tree, make="", file="src/luajit", run=None, **more):
 
 ROWS = [
     debian("bookworm luajit", "bookworm", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
-           ["usr/bin/luajit"], BOOKWORM, depends=True, ci=True),
+           ["usr/bin/luajit"], BOOKWORM, depends=True),
     debian("bookworm library", "bookworm", ["libluajit-5.1-2"], LIBRARY, None, BOOKWORM),
     debian("bookworm luajit2", "bookworm", ["libluajit2-5.1-2"], LIBRARY, None, LUAJIT2),
     debian("trixie luajit", "trixie", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
@@ -56,8 +57,14 @@ ROWS = [
            ["usr/bin/luajit"], SID, depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", ci=True),
     debian("sid luajit, namespaces", "sid", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
            ["usr/bin/luajit"], SID, depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", namespaces=True),
+    debian("bookworm nginx", "bookworm", ["nginx", "libnginx-mod-http-lua"], LIBRARY, None, LUAJIT2,
+           depends=True, nginx=True),
+    debian("trixie nginx", "trixie", ["nginx", "libnginx-mod-http-lua"], LIBRARY, None, ("trixie", "luajit"),
+           depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", nginx=True),
+    debian("sid nginx", "sid", ["nginx", "libnginx-mod-http-lua"], LIBRARY, None, SID,
+           depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", nginx=True),
     debian("bullseye luajit", "bullseye", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
-           ["usr/bin/luajit"], BULLSEYE, depends=True),
+           ["usr/bin/luajit"], BULLSEYE, depends=True, ci=True),
     debian("bullseye library", "bullseye", ["libluajit-5.1-2"], LIBRARY, None, BULLSEYE),
     debian("bookworm tarantool", "bookworm", ["tarantool"], "usr/bin/tarantool",
            ["usr/bin/tarantool"], ("bookworm", "tarantool", "third_party/luajit"), depends=True,
@@ -84,13 +91,13 @@ ROWS = [
     built("internal unwinding", BOOKWORM, "XCFLAGS=-DLUAJIT_NO_UNWIND"),
     built("static, stripped", BOOKWORM, "LDFLAGS=-static", strip=True),
     built("static-pie, stripped", BOOKWORM,
-          "LDFLAGS=-static-pie TARGET_XCFLAGS= CCOPT='-O2 -fPIE'", strip=True, ci=True),
+          "LDFLAGS=-static-pie CCOPT='-O2 -fPIE'", strip=True, ci=True),
     built("fork", BOOKWORM, "", edit=FORK),
     built("openresty 2023", LUAJIT2),
     built("openresty 2025", SID),
     built("openresty 2025, amalgamated", SID, "amalg CCOPT='-O2 -flto' TARGET_AR='gcc-ar rcus'"),
-    built("beta3 GC64", BULLSEYE, "XCFLAGS=-DLUAJIT_ENABLE_GC64", ci=True),
-    built("beta3", BULLSEYE, "", ci=True),
+    built("beta3 GC64", BULLSEYE, "XCFLAGS=-DLUAJIT_ENABLE_GC64"),
+    built("beta3", BULLSEYE, ""),
     built("no GC64", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
     built("no GC64, clang -O3", BOOKWORM, "CC=clang CCOPT=-O3 XCFLAGS=-DLUAJIT_DISABLE_GC64"),
     built("openresty 2025, no GC64", SID, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
