@@ -52,7 +52,8 @@ static int show(const struct msp_options *options, struct cli_live *live)
 
 	r = msp_snapshot_of_core(live->space, live->core, &wanted, &snapshot);
 	if (r < 0) {
-		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(r), NULL);
+		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(r),
+			  cli_fmt("file %s", options->files[0]));
 		return CLI_FAILED;
 	}
 	dump_begin(&writer, false);

@@ -320,7 +320,7 @@ static int inspect_file(const struct msp_options *options, struct msp_images *im
 		return cannot_read(path, "it is no program or library for this kind of machine",
 				   cli_fmt("file %s", path));
 	if (r < 0)
-		return cannot_read(path, msp_strerror(r), NULL);
+		return cannot_read(path, msp_strerror(r), cli_fmt("ls -l %s", path));
 	subject = (struct subject){.entry = entry, .file = true};
 	return conclude(options, &subject, entry->build != NULL, path);
 }

@@ -119,7 +119,8 @@ int cli_live_open_core(const char *path, const struct msp_core_options *options,
 	r = msp_space_new_host(images, msp_core_host(out->core), &out->space);
 	r = load_space(out, r);
 	if (r < 0) {
-		cli_error(cli_fmt("cannot read %s", path), msp_strerror(r), NULL);
+		cli_error(cli_fmt("cannot read %s", path), msp_strerror(r),
+			  cli_fmt("file %s", path));
 		cli_live_close(out);
 		return CLI_FAILED;
 	}

@@ -22,7 +22,12 @@ static const command_fn commands[CLI_VERB_COUNT] = {
 
 static int unknown_verb(const char *name)
 {
-	cli_error(cli_fmt("there is no verb '%s'", name), NULL, "moonspy help");
+	const char *verbs = "help";
+
+	for (int verb = 0; verb < CLI_VERB_COUNT; verb++)
+		verbs = cli_fmt("%s, %s", verbs, cli_verbs[verb].name);
+	cli_error(cli_fmt("there is no verb '%s'", name), cli_fmt("there are %s", verbs),
+		  "moonspy help");
 	return CLI_USAGE;
 }
 

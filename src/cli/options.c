@@ -5,6 +5,7 @@
  */
 #include "cli/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,11 @@ static const char *help_command(enum cli_verb verb)
 	return cli_fmt("moonspy help %s", cli_verbs[verb].name);
 }
 
-static int bad_value(const struct cli_option *option, const char *value, const char *right)
+static int bad_value(const struct cli_option *option, const char *value, const char *why,
+		     const char *right)
 {
-	cli_error(cli_fmt("--%s does not take '%s'", option->name, value), NULL, right);
+	cli_error(cli_fmt("--%s does not take '%s'", option->name, value),
+		  *value ? why : "it is empty", right);
 	return CLI_USAGE;
 }
 
@@ -33,14 +36,16 @@ static int set_pids(const struct cli_option *option, struct msp_options *options
 	int rc = 0;
 
 	if (!copy || !*value)
-		rc = bad_value(option, value, right);
+		rc = bad_value(option, value, NULL, right);
 	while (!rc && (word = strsep(&rest, ","))) {
 		uint64_t pid;
 		size_t i = 0;
 		pid_t *grown;
 
 		if (!cli_parse_number(word, 1, MAX_PID, &pid)) {
-			rc = bad_value(option, value, right);
+			rc = bad_value(option, value,
+				       cli_fmt("'%s' is no number from 1 to %d", word, MAX_PID),
+				       right);
 			break;
 		}
 		while (i < options->pid_count && options->pids[i] != (pid_t)pid)
@@ -75,13 +80,21 @@ static int place_in_list(const char *list, const char *value)
 	}
 }
 
+static int not_in_list(const struct cli_option *option, const char *value)
+{
+	return bad_value(option, value,
+			 strchr(option->values, '|') ? "it is none of those that there are"
+						     : "there is only one",
+			 cli_fmt("--%s=%s", option->name, option->values));
+}
+
 static int set_choice(const struct cli_option *option, struct msp_options *options,
 		      const char *value)
 {
 	int place = place_in_list(option->values, value);
 
 	if (place < 0)
-		return bad_value(option, value, cli_fmt("--%s=%s", option->name, option->values));
+		return not_in_list(option, value);
 	/* The enums start at 0 and have no negative members: unsigned int for gcc and clang. */
 	*(unsigned *)((char *)options + option->member) = place + option->zero_is_default;
 	return 0;
@@ -91,9 +104,10 @@ static int set_string(const struct cli_option *option, struct msp_options *optio
 		      const char *value)
 {
 	if (!*value)
-		return bad_value(option, value, cli_fmt("--%s %s", option->name, option->arg));
+		return bad_value(option, value, NULL,
+				 cli_fmt("--%s %s", option->name, option->arg));
 	if (option->values && place_in_list(option->values, value) < 0)
-		return bad_value(option, value, cli_fmt("--%s=%s", option->name, option->values));
+		return not_in_list(option, value);
 	*(const char **)((char *)options + option->member) = value;
 	return 0;
 }
@@ -119,11 +133,14 @@ static int set_option(const struct cli_option *option, struct msp_options *optio
 		return set_pids(option, options, value);
 	case CLI_DURATION:
 		if (!cli_parse_duration(value, member))
-			return bad_value(option, value, "a time from 1ms on: 30s, 2m, 500ms, 1h");
+			return bad_value(option, value,
+					 "it is no number of ms, s, m or h from 1 ms to 10 years",
+					 "a time from 1ms on: 30s, 2m, 500ms, 1h");
 		return 0;
 	case CLI_RATE:
 		if (!cli_parse_number(value, 1, MAX_RATE, &number))
 			return bad_value(option, value,
+					 cli_fmt("it is no whole number from 1 to %d", MAX_RATE),
 					 "a whole number from 1 to 100000, such as 99");
 		*(unsigned *)member = number;
 		return 0;
@@ -138,9 +155,27 @@ struct parser {
 	int argc, next;
 };
 
+/* The verbs that have an option; "" if none has. */
+static const char *verbs_with(const char *text)
+{
+	static char list[128];
+	size_t n = 0;
+
+	list[0] = 0;
+	for (int verb = 0; verb < CLI_VERB_COUNT; verb++)
+		if (text[1] == '-' ? cli_option_by_name(verb, text + 2, strlen(text + 2))
+				   : cli_option_by_letter(verb, text[1]))
+			n += snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "",
+				      cli_verbs[verb].name);
+	return list;
+}
+
 static int unknown_option(const struct parser *p, const char *text)
 {
-	cli_error(cli_fmt("%s has no option %s", cli_verbs[p->options->verb].name, text), NULL,
+	const char *verbs = verbs_with(text);
+
+	cli_error(cli_fmt("%s has no option %s", cli_verbs[p->options->verb].name, text),
+		  *verbs ? cli_fmt("only these have it: %s", verbs) : "no verb has it",
 		  help_command(p->options->verb));
 	return CLI_USAGE;
 }
@@ -152,7 +187,8 @@ static int take_value(struct parser *p, const struct cli_option *option, const c
 
 	if (option->arg && !value) {
 		if (p->next == p->argc || !strcmp(p->argv[p->next], "--")) {
-			cli_error(cli_fmt("--%s needs a value", option->name), NULL,
+			cli_error(cli_fmt("--%s needs a value", option->name),
+				  p->next == p->argc ? "it is the last word" : "-- follows it",
 				  cli_fmt("--%s %s", option->name, option->arg));
 			return CLI_USAGE;
 		}
@@ -171,7 +207,8 @@ static int parse_long(struct parser *p, const char *text)
 		return unknown_option(p, cli_fmt("--%.*s", (int)length, name));
 	if (name[length] && !option->arg) {
 		cli_error(cli_fmt("--%s takes no value", option->name),
-			  cli_fmt("it was given '%s'", name + length + 1), NULL);
+			  cli_fmt("it was given '%s'", name + length + 1),
+			  cli_fmt("--%s", option->name));
 		return CLI_USAGE;
 	}
 	return take_value(p, option, name[length] ? name + length + 1 : NULL);
@@ -203,7 +240,9 @@ static int positional(struct parser *p, char *text)
 		return 0;
 	}
 	cli_error(cli_fmt("%s does not take '%s'", verb->name, text),
-		  verb->takes == CLI_TAKES_COMMAND ? "a command stands behind --" : NULL,
+		  verb->takes == CLI_TAKES_COMMAND
+			  ? "a command stands behind --"
+			  : "it is no option, and the verb takes nothing else",
 		  verb->takes == CLI_TAKES_COMMAND ? cli_fmt("moonspy %s -- %s", verb->name, text)
 						   : help_command(options->verb));
 	return CLI_USAGE;
@@ -221,7 +260,7 @@ static int after_dashes(struct parser *p)
 		return rc;
 	}
 	if (p->next == p->argc) {
-		cli_error("no command behind --", NULL,
+		cli_error("no command behind --", "it is the last word",
 			  cli_fmt("moonspy %s -- luajit app.lua", cli_verbs[options->verb].name));
 		return CLI_USAGE;
 	}
@@ -254,7 +293,9 @@ static int check_target(const struct msp_options *options)
 		return two_options(given[0], given[1], "a recording has one kind of target",
 				   cli_fmt("leave out %s", given[1]));
 	if (n == 0 && verb->needs_target) {
-		cli_error(cli_fmt("%s needs a target", verb->name), NULL,
+		cli_error(cli_fmt("%s needs a target", verb->name),
+			  cli_fmt("none of -p, -N, -a%s was given",
+				  verb->takes == CLI_TAKES_COMMAND ? ", -- COMMAND" : ""),
 			  cli_fmt("moonspy %s -p PID", verb->name));
 		return CLI_USAGE;
 	}
@@ -266,7 +307,8 @@ static int check_files(const struct msp_options *options)
 	const struct cli_verb_info *verb = &cli_verbs[options->verb];
 
 	if (verb->takes == CLI_TAKES_FILES && options->file_count == 0) {
-		cli_error(cli_fmt("%s needs a file", verb->name), NULL, verb->examples[0].command);
+		cli_error(cli_fmt("%s needs a file", verb->name), "none was given",
+			  verb->examples[0].command);
 		return CLI_USAGE;
 	}
 	if (verb->takes == CLI_TAKES_FILE && options->file_count + options->pid_count != 1) {
@@ -301,7 +343,8 @@ static int check(const struct msp_options *options)
 		return two_options("--lua", "--native", "together they leave no frame",
 				   "leave out both: Lua and native frames are shown");
 	if (options->quiet && options->verbose)
-		return two_options("--quiet", "--verbose", NULL, "leave out one");
+		return two_options("--quiet", "--verbose", "one is to say less, the other more",
+				   "leave out one");
 	if (options->all && options->subprocesses)
 		return two_options("--all", "--subprocesses", "the whole machine has all of them",
 				   "leave out --subprocesses");

@@ -44,12 +44,14 @@ const struct msp_format *cli_save_format(const char *name, const char *path)
 		return by_file;
 	if (!name && path && strcmp(path, "-") && strncmp(path, "/dev/", 5)) {
 		cli_error(cli_fmt("the ending of %s is no format's", path),
-			  cli_fmt("known endings: %s", known_formats(true)), "-f FORMAT");
+			  cli_fmt("known endings: %s", known_formats(true)),
+			  "another ending, or -f html");
 		return NULL;
 	}
 	format = msp_format_by_name(name ? name : path ? "folded" : "html");
 	if (!format) {
-		cli_error(cli_fmt("there is no format %s", name ? name : "html"), NULL,
+		cli_error(cli_fmt("there is no format %s", name ? name : "html"),
+			  "it is none of those that there are",
 			  cli_fmt("-f with one of: %s", known_formats(false)));
 		return NULL;
 	}
