@@ -417,9 +417,13 @@ static int nothing(struct record *r, double seconds)
 /* What came when, in ms since the start. */
 static void start_stats(const struct record *r)
 {
+	char text[CLI_COUNT_SIZE];
 	const struct msp_recorder_times *t = msp_recorder_times(r->recorder);
 	double start = r->start.tv_sec * 1e3 + r->start.tv_nsec / 1e6;
 
+	if (msp_recorder_stops(r->recorder))
+		fprintf(stderr, "%12s  stops of a thread\n",
+			cli_count(msp_recorder_stops(r->recorder), text));
 	fprintf(stderr, "%12.1f  ms until the engine was ready\n", t->engine / 1e6 - start);
 	if (r->pid_count)
 		fprintf(stderr, "%12.1f  ms until the tables were ready\n",

@@ -75,6 +75,7 @@ struct msp_recorder {
 	uint32_t *ids; /* of one stack */
 	struct msp_raw_frame *raw; /* it with what is inlined into its traces */
 	char refused[160];
+	uint64_t stops; /* that were counted, by the ptrace engine */
 	pid_t denied; /* a process of which a thread could not be stopped; 0: none */
 };
 

@@ -2,9 +2,10 @@
 /*
  * The engine for where BPF is not allowed. At each tick every thread that is
  * running is stopped, its stack is read, and it goes on: one thread at a time.
- * A thread runs at a tick as often as it uses the CPU, so samples are of CPU
- * time here too. Threads that sleep are left alone: a stop would interrupt
- * their system calls.
+ * A stack counts for the CPU time that the thread has used since its last one.
+ * On a busy machine a thread that is running may be waiting for a CPU; where it
+ * was when it lost its CPU is not where it spends its time, and is not counted.
+ * Threads that sleep are left alone: a stop would interrupt their system calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,21 @@
 /* Threads may stand still this share of the time; else the rate goes down. */
 #define MAX_STOPPED_PERCENT 2
 #define WINDOW_NS 1000000000ull
+/* The rate does not go below ten a second. */
+#define MAX_PERIOD_NS 100000000ull
+/* A stop counts for no more periods than this; what is left is for those after it. */
+#define MAX_PERIODS 8
+
+struct stop_thread {
+	pid_t tid;
+	uint64_t cpu_ns;  /* it had used when it was looked at last */
+	uint64_t owed_ns; /* of that, not yet counted in samples */
+};
 
 /* What the engine keeps for a process. */
 struct rec_stopper {
 	struct msp_walker *walker;
-	pid_t *tid;
+	struct stop_thread *thread;
 	int count;
 	uint64_t scanned_ns;
 	dev_t exe_dev;
@@ -34,8 +45,9 @@ struct rec_stopper {
 
 struct rec_ptrace {
 	uint64_t period_ns, base_period_ns, next_ns;
+	uint64_t woken_ns;		/* this tick */
+	bool late;			/* a thread is to stop that was not waited for any longer */
 	uint64_t window_ns, stopped_ns; /* start of the window; time threads stood still in it */
-	double weight;			/* samples not counted yet, of a rate that went down */
 	dev_t own_dev;
 	ino_t own_inode;
 };
@@ -68,7 +80,7 @@ void rec_stopper_free(struct rec_stopper *s)
 	if (!s)
 		return;
 	msp_walker_free(s->walker);
-	free(s->tid);
+	free(s->thread);
 	free(s);
 }
 
@@ -94,10 +106,26 @@ static int make_stopper(struct rec_process *p)
 	return msp_walker_new(p->space, &p->stopper->walker);
 }
 
+/* A thread as it was known, or a new one: the time it has used so far is not ours. */
+static struct stop_thread known_thread(const struct msp_recorder *rec, struct rec_process *p,
+				       pid_t tid)
+{
+	struct stop_thread new = {.tid = tid, .owed_ns = rec->ptrace->base_period_ns / 2};
+	struct msp_thread_times times;
+
+	for (int i = 0; i < p->stopper->count; i++)
+		if (p->stopper->thread[i].tid == tid)
+			return p->stopper->thread[i];
+	if (!msp_process_thread_times(p->process, tid, &times))
+		new.cpu_ns = times.used_ns;
+	return new;
+}
+
 /* Threads that are new, and whether it still is the same program. */
 static void rescan(struct msp_recorder *rec, struct rec_process *p)
 {
 	struct rec_stopper *s = p->stopper;
+	struct stop_thread *thread;
 	struct stat st;
 	pid_t *tid;
 	int n;
@@ -113,8 +141,14 @@ static void rescan(struct msp_recorder *rec, struct rec_process *p)
 	n = msp_process_threads(p->process, &tid);
 	if (n < 0)
 		return;
-	free(s->tid);
-	s->tid = tid;
+	thread = calloc(n + 1, sizeof(*thread));
+	for (int i = 0; thread && i < n; i++)
+		thread[i] = known_thread(rec, p, tid[i]);
+	free(tid);
+	if (!thread)
+		return;
+	free(s->thread);
+	s->thread = thread;
 	s->count = n;
 	s->scanned_ns = rec_now_ns();
 }
@@ -149,19 +183,42 @@ static bool still_waiting(struct msp_recorder *rec, struct rec_process *p)
 	return false;
 }
 
-/* How many samples one stop stands for. */
-static uint32_t take_weight(struct rec_ptrace *e)
+/*
+ * Whether the thread had a CPU when it was to be stopped, or lost it to us as we woke up. Else it
+ * waited for one before, since it was taken from it: after a system call, more often than not.
+ */
+static bool was_on_cpu(const struct rec_ptrace *e, const struct msp_thread_times *before,
+		       const struct msp_thread_times *now)
 {
-	uint32_t whole;
+	return now->runs == before->runs ||
+	       now->waited_ns - before->waited_ns <= rec_now_ns() - e->woken_ns;
+}
 
-	e->weight += (double)e->period_ns / e->base_period_ns;
-	whole = e->weight;
-	e->weight -= whole;
+/* How many samples a stop stands for. The thread is stopped: what it has used is exact. */
+static uint32_t count_samples(const struct rec_ptrace *e, struct rec_process *p,
+			      struct stop_thread *thread, const struct msp_thread_times *before)
+{
+	struct msp_thread_times now;
+	uint64_t whole;
+
+	if (!before->runs || msp_process_thread_times(p->process, thread->tid, &now)) {
+		thread->owed_ns +=
+			e->period_ns; /* not counted here: as if it had run all the time */
+	} else {
+		if (!was_on_cpu(e, before, &now))
+			return 0;
+		thread->owed_ns += now.used_ns - thread->cpu_ns;
+		thread->cpu_ns = now.used_ns;
+	}
+	whole = thread->owed_ns / e->base_period_ns;
+	if (whole > MAX_PERIODS * e->period_ns / e->base_period_ns)
+		whole = MAX_PERIODS * e->period_ns / e->base_period_ns;
+	thread->owed_ns -= whole * e->base_period_ns;
 	return whole;
 }
 
 static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid,
-		    const struct msp_stack *stack)
+		    const struct msp_stack *stack, uint32_t count)
 {
 	struct msp_sample sample = {.kind = MSP_RECORD_SAMPLE,
 				    .pid = p->pid,
@@ -175,29 +232,38 @@ static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid,
 
 	msp_process_thread_name(p->process, tid, name);
 	memcpy(sample.comm, name, sizeof(sample.comm));
-	for (uint32_t n = take_weight(rec->ptrace); n && !rec->failed; n--)
+	for (; count && !rec->failed; count--)
 		rec_on_sample(rec, &sample, stack->frames);
 }
 
-static void sample_thread(struct msp_recorder *rec, struct rec_process *p, pid_t tid)
+static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
+			  struct stop_thread *thread)
 {
 	struct msp_registers regs;
 	struct msp_stack stack;
-	uint64_t start = rec_now_ns();
-	int err = msp_thread_stop(p->process, tid);
+	struct msp_thread_times before = {0};
+	uint64_t start;
+	uint32_t count;
+	int err;
 
+	msp_process_thread_times(p->process, thread->tid, &before);
+	err = msp_thread_stop(p->process, thread->tid);
+	start = rec_now_ns(); /* before, it went on, or waited for a CPU */
 	if (err == MSP_E_PERMISSION)
 		rec->denied = p->pid;
+	rec->ptrace->late |= err == MSP_E_BUSY;
 	if (err)
 		return;
-	err = msp_thread_registers(p->process, tid, &regs);
+	count = count_samples(rec->ptrace, p, thread, &before);
+	err = count ? msp_thread_registers(p->process, thread->tid, &regs) : MSP_E_BUSY;
 	if (!err)
 		msp_walker_walk(p->stopper->walker, NULL, &regs, &stack);
-	msp_thread_resume(p->process, tid);
+	msp_thread_resume(p->process, thread->tid);
 	rec->ptrace->stopped_ns += rec_now_ns() - start;
 	if (err)
 		return;
-	deliver(rec, p, tid, &stack);
+	rec->stops++;
+	deliver(rec, p, thread->tid, &stack, count);
 	if (stack.error == MSP_ERR_NO_MAPPING && rec_now_ns() - p->refreshed_ns > RESCAN_NS)
 		p->dirty = true;
 }
@@ -212,11 +278,11 @@ static void sample_process(struct msp_recorder *rec, struct rec_process *p)
 			find_children(rec, p);
 	}
 	for (int i = 0; p->stopper && i < p->stopper->count; i++)
-		if (msp_process_thread_state(p->process, p->stopper->tid[i]) == 'R')
-			sample_thread(rec, p, p->stopper->tid[i]);
+		if (msp_process_thread_state(p->process, p->stopper->thread[i].tid) == 'R')
+			sample_thread(rec, p, &p->stopper->thread[i]);
 }
 
-/* Lowers the rate when the stops cost too much. */
+/* Lowers the rate when the stops cost too much, and raises it again when they cost less than half of that. */
 static void watch_cost(struct rec_ptrace *e)
 {
 	uint64_t now = rec_now_ns(), window = now - e->window_ns;
@@ -225,8 +291,31 @@ static void watch_cost(struct rec_ptrace *e)
 		return;
 	if (e->stopped_ns * 100 > window * MAX_STOPPED_PERCENT)
 		e->period_ns = e->period_ns * 3 / 2;
+	else if (e->stopped_ns * 200 < window * MAX_STOPPED_PERCENT)
+		e->period_ns = e->period_ns * 2 / 3;
+	if (e->period_ns > MAX_PERIOD_NS)
+		e->period_ns = MAX_PERIOD_NS;
+	if (e->period_ns < e->base_period_ns)
+		e->period_ns = e->base_period_ns;
 	e->window_ns = now;
 	e->stopped_ns = 0;
+}
+
+/* A thread that stops late must not stand still until the next tick. */
+static void release_late(struct msp_recorder *rec)
+{
+	const struct timespec step = {.tv_nsec = 500000};
+	size_t pending;
+
+	while (rec->ptrace->late && rec_now_ns() < rec->ptrace->next_ns) {
+		pending = 0;
+		for (size_t i = 0; i < rec->process_count; i++)
+			if (rec->process[i]->process)
+				pending += msp_process_release_late(rec->process[i]->process);
+		rec->ptrace->late = pending;
+		if (pending)
+			nanosleep(&step, NULL);
+	}
 }
 
 int rec_ptrace_tick(struct msp_recorder *rec)
@@ -238,10 +327,12 @@ int rec_ptrace_tick(struct msp_recorder *rec)
 	e->next_ns += e->period_ns;
 	if (e->next_ns < now) /* too slow for this rate */
 		e->next_ns = now;
+	release_late(rec);
 	at.tv_sec = e->next_ns / 1000000000u;
 	at.tv_nsec = e->next_ns % 1000000000u;
 	if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL))
 		return MSP_E_BUSY;
+	e->woken_ns = rec_now_ns();
 	for (size_t i = 0; i < rec->process_count; i++)
 		sample_process(rec, rec->process[i]);
 	watch_cost(e);

@@ -352,6 +352,11 @@ pid_t msp_recorder_denied(const struct msp_recorder *rec)
 	return rec->denied;
 }
 
+uint64_t msp_recorder_stops(const struct msp_recorder *rec)
+{
+	return rec->stops;
+}
+
 struct msp_profile *msp_recorder_profile(struct msp_recorder *rec)
 {
 	return rec->profile;

@@ -63,6 +63,8 @@ size_t msp_recorder_builds(const struct msp_recorder *rec);
 const char *msp_recorder_refused(const struct msp_recorder *rec);
 /* A process of which threads must not be stopped, and so are not in the profile; 0: none. */
 pid_t msp_recorder_denied(const struct msp_recorder *rec);
+/* Stops of threads that samples were taken from; 0: nobody was stopped. */
+uint64_t msp_recorder_stops(const struct msp_recorder *rec);
 /* Owned by the recorder. Its quality is up to date after msp_recorder_stop() and this: */
 struct msp_profile *msp_recorder_profile(struct msp_recorder *rec);
 void msp_recorder_update_quality(struct msp_recorder *rec);

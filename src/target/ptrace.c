@@ -237,16 +237,25 @@ static void detach(struct msp_process *process, struct msp_stopped *thread)
 }
 
 /* Threads that stopped after we had given them up are let go at the next occasion. */
-static void release_late(struct msp_process *process, pid_t except)
+static size_t release_late(struct msp_process *process, pid_t except)
 {
+	size_t pending = 0;
+
 	for (size_t i = process->stopped_count; i-- > 0;) {
 		struct msp_stopped *thread = &process->stopped[i];
 
 		if (thread->tid == except || thread->state != MSP_STOP_PENDING)
 			continue;
 		poll_thread(process, thread);
+		pending += thread->state == MSP_STOP_PENDING;
 		detach(process, thread);
 	}
+	return pending;
+}
+
+size_t msp_process_release_late(struct msp_process *process)
+{
+	return release_late(process, 0);
 }
 
 int msp_thread_stop(struct msp_process *process, pid_t tid)

@@ -78,6 +78,16 @@ int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]
 uint64_t msp_process_thread_start_time(struct msp_process *process, pid_t tid);
 /* Its state as in /proc ('R', 'S', 'D', 'T', 't', 'Z', ...). */
 int msp_process_thread_state(struct msp_process *process, pid_t tid);
+/*
+ * What the scheduler counts of a thread: exact if it is stopped, else used_ns is up to a tick of the
+ * kernel's clock late. MSP_E_GONE also where the kernel does not count it.
+ */
+struct msp_thread_times {
+	uint64_t used_ns;   /* on a CPU */
+	uint64_t waited_ns; /* for one, until it last got one */
+	uint64_t runs;      /* how often it got one */
+};
+int msp_process_thread_times(struct msp_process *process, pid_t tid, struct msp_thread_times *out);
 
 /* From a register set of ptrace or a core file (NT_PRSTATUS). MSP_E_UNSUPPORTED: its size, arch. */
 int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp_registers *out);
@@ -91,6 +101,11 @@ int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp
  * sleep; such a thread is let go as soon as it wakes, at the next of these calls).
  */
 int msp_thread_stop(struct msp_process *process, pid_t tid);
+/*
+ * Lets go those that stopped only after msp_thread_stop() had ended with MSP_E_BUSY; to be called until
+ * it returns 0, how many are still to stop.
+ */
+size_t msp_process_release_late(struct msp_process *process);
 int msp_thread_registers(struct msp_process *process, pid_t tid, struct msp_registers *out);
 int msp_thread_resume(struct msp_process *process, pid_t tid);
 /* All threads, also those born meanwhile; returns how many were stopped. For the rest see above. */

@@ -3,6 +3,7 @@
 #include "target/process.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,27 @@ int msp_process_thread_state(struct msp_process *process, pid_t tid)
 	int r = thread_stat(process, tid, &stat);
 
 	return r < 0 ? r : stat.state;
+}
+
+int msp_process_thread_times(struct msp_process *process, pid_t tid, struct msp_thread_times *out)
+{
+	char path[48], text[96];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "task/%d/schedstat", (int)tid);
+	fd = openat(process->dir, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return MSP_E_GONE;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return MSP_E_GONE;
+	text[n] = 0;
+	return sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &out->used_ns, &out->waited_ns,
+		      &out->runs) == 3
+		       ? 0
+		       : MSP_E_GONE;
 }
 
 bool msp_process_has_thread(struct msp_process *process, pid_t tid)

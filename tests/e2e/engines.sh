@@ -1,46 +1,58 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The ptrace engine beside the BPF engine: the same stacks of a steady workload, as a plain user too, with
-# threads and forks; how long its stops are, and what they do to system calls that wait.
+# The ptrace engine beside the BPF engine: the same stacks of the same time; with threads and forks; how long
+# its stops are, and what they do to system calls that wait.
 set -eu
 . "$(dirname "$0")/lib.sh"
 need_record
-need_program field
+need_program field native
 need "$LUAJIT"
 field=$PROGRAMS/field
 seconds=${SECONDS_EACH:-3}
 
-start "$work/t" "$LUAJIT" "$workloads/late.lua" 60 nojit
-target=$!
-wait_for "$work/t" "attach now"
-for engine in bpf ptrace; do
-	record "$work/$engine" --engine "$engine" -p "$target" -d "${seconds}s" --no-kernel
-	check "engine $engine" "$work/$engine" --graph "$workloads/late.graph" --min-whole 99 --min-samples 50
-done
-stop "$target"
-python3 - "$work/bpf" "$work/ptrace" <<-'END' || fail "the engines disagree"
-	import collections, json, sys
+# ticks PID: CPU time that it has used
+ticks() {
+	awk '{ print $14 + $15 }' "/proc/$1/stat"
+}
 
-	def lua(path):
-	    """Stacks without native leaves: those differ by where in the VM a thread is stopped."""
-	    found = collections.Counter()
-	    for s in json.load(open(path))["stacks"]:
-	        f = [x["name"] or "?" for x in s["frames"]]
-	        last = max((i for i, x in enumerate(s["frames"]) if x["kind"] in ("lua", "jit", "inlined")), default=-1)
-	        found[";".join(f[:last + 1])] += s["count"]
-	    return found
-
-	a, b = lua(sys.argv[1]), lua(sys.argv[2])
-	na, nb = sum(a.values()), sum(b.values())
-	common = {s for s in a if s in b}
-	only = [(s, n) for s, n in a.items() if s not in b and n > 0.02 * na]
-	only += [(s, n) for s, n in b.items() if s not in a and n > 0.02 * nb]
-	distance = 50 * sum(abs(a[s] / na - b[s] / nb) for s in set(a) | set(b))
-	print("engines: %d and %d stacks of Lua, %d in both; distance %.1f %%" % (len(a), len(b), len(common), distance))
-	for s, n in only:
-	    print("only one has", n, s)
-	sys.exit(1 if only or distance > 15 else 0)
-END
+# both NAME GRAPH ILLEGAL COMMAND...: a program seen by both engines, for the same seconds of its steady work.
+both() {
+	name=$1 graph=$2 illegal=$3
+	shift 3
+	start "$work/t" "$@"
+	target=$!
+	sleep 0.5
+	for engine in bpf ptrace; do
+		"$MOONSPY" record --engine $engine -r 199 -p "$target" -f json -o "$work/$engine" --force \
+			--no-kernel --stats >/dev/null 2>"$work/$engine.err" &
+		eval "$engine=\$!"
+	done
+	# Both see the same work: until it has used so much of the CPU, however long that takes.
+	sleep 1
+	until=$(($(ticks "$target") + seconds * $(getconf CLK_TCK)))
+	while [ "$(ticks "$target")" -lt "$until" ]; do
+		sleep 0.1
+	done
+	# shellcheck disable=SC2154
+	kill -TERM "$bpf" "$ptrace"
+	for pid in $bpf $ptrace; do
+		wait "$pid" || fail "$name: one of the engines ended with $?: $(cat "$work/bpf.err" "$work/ptrace.err")"
+	done
+	stop "$target"
+	for engine in bpf ptrace; do
+		# shellcheck disable=SC2046
+		check "$name by $engine" "$work/$engine" --graph "$workloads/$graph.graph" --min-whole 98 \
+			--max-illegal "$illegal" $(jit_options jit)
+	done
+	stops=$(sed -n 's/^ *\([0-9,]*\)  stops of a thread$/\1/p' "$work/ptrace.err")
+	python3 "$here/agree.py" "$name" "$work/bpf" "$work/ptrace" "${stops:-0}" || fail "$name: the engines disagree"
+}
+both "truth nojit" truth 0 "$LUAJIT" "$workloads/truth.lua" 60 nojit
+both "truth jit" truth 0 "$LUAJIT" "$workloads/truth.lua" 60 jit
+both "coroutines" coroutines 0.1 "$LUAJIT" "$workloads/coroutines.lua" 60 jit
+both "ffi" ffi 0.1 "$LUAJIT" "$workloads/ffi.lua" 60 jit
+both "native" native 0.1 "$PROGRAMS/native" 200
+[ ! -x "$PROGRAMS/vms" ] || both "threads" vms 0 "$PROGRAMS/vms" 60 threads jit
 
 # A plain user's own command, with threads and with children.
 record "$work/p" --engine ptrace -s -- "$field" children 3 2
