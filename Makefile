@@ -5,6 +5,7 @@
 #	make oracle         steps LuaJIT through all workloads, without end
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against a LuaJIT built for it
+#	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
@@ -55,6 +56,11 @@ test: tests
 soak: tests
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/soak/run.sh $(MINUTES)
 
+hosts: tests
+	@python3 tests/e2e/core_hosts.py --rounds 5 $(CURDIR)/$(BUILD)/src/cli/moonspy luajit \
+		$(filter-out %/drive.lua %/plugin.lua %/sysbench.lua %/wrk.lua %/names% %/late.lua, \
+		$(wildcard $(CURDIR)/tests/workloads/*.lua))
+
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
@@ -79,4 +85,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle soak test-kernels test-traces test-builds bench install clean check-format
+.PHONY: all tests demo test oracle hosts soak test-kernels test-traces test-builds bench install clean check-format
