@@ -54,7 +54,8 @@ struct msp_lj_build {
 	unsigned int handler_count;
 	uint32_t op_count; /* BC__MAX */
 
-	uint64_t tracesnap; /* the function jit.util.tracesnap, 0: not found */
+	/* Functions of the libraries: jit.util.tracesnap, coroutine.running; 0: not found. */
+	uint64_t tracesnap, coroutine_running;
 	int32_t g_gcroot; /* head of the list of all objects (gc.root), -1 unknown */
 
 	struct msp_lj_vm_rows rows;
@@ -98,6 +99,7 @@ uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr);
 /* Evidence. */
 void msp_lj_evidence_api(struct msp_lj_build *build);
 void msp_lj_evidence_vm(struct msp_lj_build *build);
+void msp_lj_evidence_static(struct msp_lj_build *build);
 void msp_lj_evidence_traces(struct msp_lj_build *build);
 void msp_lj_evidence_constants(struct msp_lj_build *build);
 

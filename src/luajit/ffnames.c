@@ -243,6 +243,8 @@ static void add_table(struct msp_lj_build *build, const struct sites *sites,
 
 		if (!strcmp(name, "tracesnap"))
 			build->tracesnap = find_function(build, sites, init, i);
+		if (!strcmp(name, "running"))
+			build->coroutine_running = find_function(build, sites, init, i);
 		if (name[0]) {
 			set_name(build, ffid, lib.prefix, name, "");
 			continue;

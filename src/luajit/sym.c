@@ -413,6 +413,16 @@ static bool step(struct run *run)
 	return msp_insn_falls_through(&insn);
 }
 
+static void next_path(struct run *run)
+{
+	unsigned int which = run->env->early_first ? 0 : run->pending_count - 1;
+
+	run->path = run->pending[which];
+	run->pending_count--;
+	memmove(&run->pending[which], &run->pending[which + 1],
+		(run->pending_count - which) * sizeof(run->pending[0]));
+}
+
 void msp_sym_run(struct msp_sym_env *env, uint64_t entry)
 {
 	struct run run = {.env = env};
@@ -432,7 +442,7 @@ void msp_sym_run(struct msp_sym_env *env, uint64_t entry)
 			left--;
 		if (!left || run.stop || !run.pending_count)
 			break;
-		run.path = run.pending[--run.pending_count];
+		next_path(&run);
 	}
 }
 
