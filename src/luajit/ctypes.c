@@ -46,7 +46,7 @@ static bool is_ctypes(const struct msp_lj_layout *layout, const struct msp_memor
 
 	return msp_lj_object_address(cts) &&
 	       msp_lj_read_ref(layout, mem, cts + objects->cts_g, &back) && back == g &&
-	       msp_lj_read_ref(layout, mem, cts, &tab) && msp_lj_object_address(tab) &&
+	       msp_read(mem, cts, &tab, 8) == 0 && msp_lj_object_address(tab) &&
 	       msp_read(mem, cts + objects->cts_top, &top, 4) == 0 && top && top <= TYPES_MAX;
 }
 
@@ -68,7 +68,7 @@ static bool get_type(const struct msp_lj_values *values, uint32_t id, struct cty
 	uint64_t tab;
 	uint32_t top, words[2];
 
-	if (!values->cts || !msp_lj_read_ref(values->layout, values->mem, values->cts, &tab) ||
+	if (!values->cts || msp_read(values->mem, values->cts, &tab, 8) ||
 	    msp_read(values->mem, values->cts + objects->cts_top, &top, 4) || id >= top ||
 	    id >= TYPES_MAX)
 		return false;

@@ -49,8 +49,8 @@ static const struct msp_lj_object_layout narrow = {
 	.cd_data = 8,
 	.ct_size = 16,
 	.ct_name = 12,
-	.cts_top = 4,
-	.cts_g = 16,
+	.cts_top = 8, /* its pointers are plain ones, of 8 bytes */
+	.cts_g = 24,
 };
 
 const struct msp_lj_object_layout *msp_lj_object_layout(const struct msp_lj_layout *layout)
