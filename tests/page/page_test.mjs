@@ -266,7 +266,9 @@ const yardstick = page => page.evaluate(() => {
 });
 const QUIET = 400; // of the machine on which the page has to be ready within 1 s, and a zoom within 100 ms
 
-// Best of three: the machine may be busy with other tests.
+const middle = list => [...list].sort((a, b) => a - b)[list.length >> 1];
+
+// Medians, against that of the yardstick.
 async function testLarge(browser) {
 	const file = make('large'), first = [], zooms = [], yards = [];
 	let page;
@@ -278,9 +280,9 @@ async function testLarge(browser) {
 			await close(page, `large ${i}`);
 	}
 	await shot(page, 'large');
-	const slower = Math.max(1, Math.min(...yards) / QUIET);
+	const slower = Math.max(1, middle(yards) / QUIET);
 	console.log(`this machine now: ${yards.map(ms => ms.toFixed(0)).join(', ')} ms for what takes ${QUIET} ms`);
-	check('a million samples: first view within 1 s', Math.min(...first) < 1000 * slower,
+	check('a million samples: first view within 1 s', middle(first) < 1000 * slower,
 		first.map(ms => `${ms.toFixed(0)} ms`).join(', '));
 	for (const row of [1, 4, 5, 6, 7]) {
 		// From the click until the picture after it has been drawn.
@@ -295,8 +297,7 @@ async function testLarge(browser) {
 		await page.click('#reset');
 	}
 	await shot(page, 'large-zoom');
-	zooms.sort((a, b) => a - b);
-	check('and zoom within 100 ms', zooms[2] < 100 * slower, zooms.map(ms => `${ms.toFixed(0)} ms`).join(', '));
+	check('and zoom within 100 ms', middle(zooms) < 100 * slower, zooms.map(ms => `${ms.toFixed(0)} ms`).join(', '));
 	await page.click('#view-reverse');
 	await shot(page, 'large-reverse');
 	await page.click('#view-table');
