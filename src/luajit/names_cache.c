@@ -12,7 +12,7 @@
  * Entries and lines are forgotten and read again when they are asked for again;
  * what was handed out stays, so beyond its bound no new text is made.
  */
-#define ENTRIES_MAX (1u << 16)	   /* in a table of 5 MiB */
+#define ENTRIES_MAX (1u << 15)	   /* in a table of 2.5 MiB */
 #define LINE_BYTES_MAX (16u << 20) /* line information of all entries */
 #define FUNCTIONS_MAX (1u << 18)   /* different answers */
 #define STRING_BYTES_MAX (64u << 20)
