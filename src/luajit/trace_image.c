@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "luajit/bytecode.h"
 #include "moonspy/moonspy.h"
 #include "unwind/ident.h"
 
@@ -24,7 +25,8 @@
 #define SNAP_CONT 0x20000u
 #define MAX_SNAPS 4096
 #define MAX_MAP (1u << 20)
-#define MAX_PROTOS 256	    /* of one trace */
+#define MAX_PROTOS 256 /* of one trace */
+#define MAX_BYTECODE 65536
 #define MAX_BACK (1u << 16) /* instructions from a position back to its function's header */
 #define FUNC_HEADERS 6	    /* of Lua functions: FUNCF IFUNCF JFUNCF FUNCV IFUNCV JFUNCV */
 
@@ -33,12 +35,14 @@ enum { LINK_LUA = 0, LINK_C = 1, LINK_CONT = 2, LINK_VARG = 3 };
 /* A prototype whose bytecode a position of the trace lies in. */
 struct proto {
 	uint64_t addr, ident, bc, end;
+	uint32_t *ins; /* its bytecode, NULL: not read */
 };
 
 /* A trace while it is being read. */
 struct reader {
 	const struct msp_lj_layout *layout;
 	const struct msp_memory *mem;
+	const struct msp_bc_set *set; /* NULL: opcodes are not known */
 	_Alignas(8) uint8_t header[MSP_TRACE_HEADER_MAX];
 	uint64_t block; /* address of IR, snapshots and map */
 	uint8_t *data;	/* them */
@@ -178,7 +182,7 @@ static bool search_back(const struct reader *r, uint64_t pc, uint64_t *header)
 }
 
 /* The prototype that a bytecode position lies in. */
-static const struct proto *proto_of(struct reader *r, uint64_t pc)
+static struct proto *proto_of(struct reader *r, uint64_t pc)
 {
 	struct proto *p;
 	uint64_t header;
@@ -208,6 +212,65 @@ static bool builtin(struct reader *r, uint64_t fn, struct msp_trace_node *node)
 	node->pos = object[y->fn_ffid];
 	node->addr = node->kind == MSP_RAW_CFUNC ? get64(object + y->fn_cfunc) : fn;
 	return true;
+}
+
+/* ---- Places ---- */
+
+static uint32_t count_of(const struct proto *p)
+{
+	return (p->end - p->bc) / 4;
+}
+
+/* Its bytecode is here now. */
+static bool need_bytecode(struct reader *r, struct proto *p)
+{
+	size_t size = (size_t)count_of(p) * 4;
+
+	if (p->ins)
+		return true;
+	if (!r->set || count_of(p) > MAX_BYTECODE || !(p->ins = malloc(size)))
+		return false;
+	if (!msp_read(r->mem, p->bc, p->ins, size))
+		return true;
+	free(p->ins);
+	p->ins = NULL;
+	return false;
+}
+
+static bool is_condition(const struct reader *r, const struct proto *p, uint32_t pos)
+{
+	return msp_bc_decode(r->set, p->ins[pos]).op <= MSP_BC_ISF;
+}
+
+static bool is_loop(const struct reader *r, const struct proto *p, uint32_t pos)
+{
+	uint8_t op = msp_bc_decode(r->set, p->ins[pos]).op;
+
+	return op >= MSP_BC_FORL && op <= MSP_BC_JITERL;
+}
+
+/*
+ * A snapshot at a condition has the position of the branch that the trace does
+ * not take: the condition is right before it, or before a jump to it.
+ */
+static uint32_t guarded(struct reader *r, struct proto *p, uint32_t pos)
+{
+	struct msp_bc_ins ins;
+
+	if (!need_bytecode(r, p))
+		return pos;
+	if (pos >= 3 && msp_bc_decode(r->set, p->ins[pos - 1]).op == MSP_BC_JMP &&
+	    is_condition(r, p, pos - 2))
+		return pos - 2;
+	if (pos >= 2 && is_loop(r, p, pos - 1))
+		return pos - 1;
+	for (uint32_t at = pos; at-- > 2;) {
+		ins = msp_bc_decode(r->set, p->ins[at]);
+		if (ins.op == MSP_BC_JMP && msp_bc_target(&ins, at) == pos &&
+		    is_condition(r, p, at - 1))
+			return at - 1;
+	}
+	return pos;
 }
 
 /* ---- Snapshots ---- */
@@ -347,14 +410,18 @@ static int read_snap(struct reader *r, uint32_t i)
 	uint32_t ofs = get32(s + y->snap_mapofs), n = s[y->snap_nent];
 	size_t word = y->gc64 ? 8 : 4, end = ((uint64_t)ofs + n) * SNAP_ENTRY;
 	struct frames frames;
+	struct proto *p;
 
 	if (end + word > r->map_size)
 		return MSP_E_GONE;
 	out->code = get16(s + y->snap_mcofs) * (y->arch == MSP_ARCH_ARM64 ? 4 : 1);
 	out->pc = y->gc64 ? get64(map + end) : get32(map + end);
-	if (y->fr2 && y->gc64 &&
-	    snap_frames(r, map + (size_t)ofs * SNAP_ENTRY, n, out->pc, &frames, &out->tail_call))
-		out->leaf = add_frames(r, &frames);
+	if (!y->fr2 || !y->gc64 ||
+	    !snap_frames(r, map + (size_t)ofs * SNAP_ENTRY, n, out->pc, &frames, &out->tail_call))
+		return 0;
+	out->leaf = add_frames(r, &frames);
+	p = frames.f[0].kind == MSP_RAW_LUA ? proto_of(r, out->pc >> 8) : NULL;
+	out->guarded = p ? guarded(r, p, frames.f[0].pos) : frames.f[0].pos;
 	return 0;
 }
 
@@ -435,6 +502,7 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 		return err;
 	r->layout = layout;
 	r->mem = mem;
+	r->set = msp_bc_set_find(layout);
 	r->image = calloc(1, sizeof(*r->image));
 	if (r->image)
 		err = read_all(r, at);
@@ -442,6 +510,8 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 		msp_trace_image_free(r->image);
 	else
 		*out = r->image;
+	for (uint32_t i = 0; i < r->proto_count; i++)
+		free(r->proto[i].ins);
 	free(r->data);
 	free(r);
 	return err;

@@ -24,6 +24,7 @@ struct msp_trace_node {
 struct msp_trace_snap {
 	uint64_t pc;	/* the word behind the entries, as it is */
 	uint32_t code;	/* offset of its first instruction in the machine code */
+	uint32_t guarded; /* position of the condition that it is for, else that of its innermost frame */
 	uint16_t leaf;	/* node of its innermost frame, 0: not known */
 	bool tail_call; /* the function at the trace's base was replaced */
 };

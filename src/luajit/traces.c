@@ -113,7 +113,7 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 /* The frames of a snapshot, the outermost first. */
 struct path {
 	const struct msp_trace_node *node[MSP_TRACE_DEPTH];
-	uint32_t count;
+	uint32_t count, guarded;
 	bool tail_call;
 };
 
@@ -123,6 +123,7 @@ static void make_path(const struct msp_trace_image *image, uint32_t snap, struct
 
 	path->count = 0;
 	path->tail_call = image->snap[snap].tail_call;
+	path->guarded = image->snap[snap].guarded;
 	for (uint32_t i = at; i; i = image->node[i].parent)
 		depth++;
 	if (depth > MSP_TRACE_DEPTH)
@@ -208,15 +209,17 @@ static uint32_t put_frames(const struct path *start, const struct path *next,
 		struct msp_raw_frame *f = &out[n - 1 - i];
 
 		node = next->node[i];
-		if (i + 1 == n && start->count == n && same_function(node, start->node[i]))
-			node = start->node[i];
 		put_frame(f, node, vm);
+		if (i + 1 == n)
+			f->pos = start->count == n && same_function(node, start->node[i])
+					 ? start->guarded
+					 : next->guarded;
 		if (i >= sure)
 			f->flags |= MSP_RAWF_GUESS;
 	}
 	/* The function at the trace's base is on the stack, unless a tail call has replaced it. */
 	if (!start->tail_call && !next->tail_call)
-		out[n - 1].flags &= ~(MSP_RAWF_INLINED | MSP_RAWF_GUESS);
+		out[n - 1].flags &= ~MSP_RAWF_INLINED;
 	return n;
 }
 
