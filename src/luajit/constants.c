@@ -25,24 +25,28 @@ static const struct constant_field gc64_objects[] = {
 	{F(vmstate_gc), 2},    {F(gc_gct), 9},	      {F(L_status), 11},     {F(L_glref), 16},
 	{F(L_base), 32},       {F(L_top), 40},	      {F(L_maxstack), 48},   {F(L_stack), 56},
 	{F(L_cframe), 80},     {F(L_stacksize), 88},  {F(fn_ffid), 10},	     {F(fn_pc), 32},
-	{F(fn_cfunc), 40},     {F(str_len), 20},      {F(str_data), 24},     {F(pt_size), 104},
-	{F(pt_numparams), 10}, {F(pt_framesize), 11}, {F(pt_sizebc), 12},    {F(pt_k), 32},
-	{F(pt_sizekgc), 48},   {F(pt_sizekn), 52},    {F(pt_sizept), 56},    {F(pt_sizeuv), 60},
-	{F(pt_flags), 61},     {F(pt_trace), 62},     {F(pt_chunkname), 64}, {F(pt_firstline), 72},
-	{F(pt_numline), 76},   {F(pt_lineinfo), 80},  {F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
+	{F(fn_cfunc), 40},     {F(pt_size), 104},     {F(pt_numparams), 10}, {F(pt_framesize), 11},
+	{F(pt_sizebc), 12},    {F(pt_k), 32},	      {F(pt_sizekgc), 48},   {F(pt_sizekn), 52},
+	{F(pt_sizept), 56},    {F(pt_sizeuv), 60},    {F(pt_flags), 61},     {F(pt_trace), 62},
+	{F(pt_chunkname), 64}, {F(pt_firstline), 72}, {F(pt_numline), 76},   {F(pt_lineinfo), 80},
+	{F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
 };
 
 /* The same without GC64. */
 static const struct constant_field gc32_objects[] = {
-	{F(vmstate_gc), 2},   {F(gc_gct), 5},	    {F(L_status), 7},	   {F(L_glref), 8},
-	{F(L_base), 16},      {F(L_top), 24},	    {F(L_maxstack), 32},   {F(L_stack), 36},
-	{F(L_cframe), 48},    {F(L_stacksize), 56}, {F(fn_ffid), 6},	   {F(fn_pc), 16},
-	{F(fn_cfunc), 24},    {F(str_len), 12},	    {F(str_data), 16},	   {F(pt_size), 64},
-	{F(pt_numparams), 6}, {F(pt_framesize), 7}, {F(pt_sizebc), 8},	   {F(pt_k), 16},
-	{F(pt_sizekgc), 24},  {F(pt_sizekn), 28},   {F(pt_sizept), 32},	   {F(pt_sizeuv), 36},
-	{F(pt_flags), 37},    {F(pt_trace), 38},    {F(pt_chunkname), 40}, {F(pt_firstline), 44},
-	{F(pt_numline), 48},  {F(pt_lineinfo), 52}, {F(pt_uvinfo), 56},	   {F(pt_varinfo), 60},
+	{F(vmstate_gc), 2},    {F(gc_gct), 5},	      {F(L_status), 7},	    {F(L_glref), 8},
+	{F(L_base), 16},       {F(L_top), 24},	      {F(L_maxstack), 32},  {F(L_stack), 36},
+	{F(L_cframe), 48},     {F(L_stacksize), 56},  {F(fn_ffid), 6},	    {F(fn_pc), 16},
+	{F(fn_cfunc), 24},     {F(pt_size), 64},      {F(pt_numparams), 6}, {F(pt_framesize), 7},
+	{F(pt_sizebc), 8},     {F(pt_k), 16},	      {F(pt_sizekgc), 24},  {F(pt_sizekn), 28},
+	{F(pt_sizept), 32},    {F(pt_sizeuv), 36},    {F(pt_flags), 37},    {F(pt_trace), 38},
+	{F(pt_chunkname), 40}, {F(pt_firstline), 44}, {F(pt_numline), 48},  {F(pt_lineinfo), 52},
+	{F(pt_uvinfo), 56},    {F(pt_varinfo), 60},
 };
+
+/* lj_obj.h: strings have a number of their own since 2020. */
+static const struct constant_field gc64_strings[] = {{F(str_len), 20}, {F(str_data), 24}};
+static const struct constant_field gc32_strings[] = {{F(str_len), 16}, {F(str_data), 20}};
 
 /* lj_jit.h: what has not changed. */
 static const struct constant_field gc64_traces[] = {
@@ -132,6 +136,17 @@ SAYS(snap_2015)
 SAYS(snap_2019)
 SAYS(snap_2021)
 
+/* Strings that no exported function tells of, in a build that is not older. */
+static bool is_gc64_strings(const struct msp_lj_build *build)
+{
+	return build->layout.gc64 && !build->has[F(str_len)] && is_snap_2021(build);
+}
+
+static bool is_gc32_strings(const struct msp_lj_build *build)
+{
+	return !build->layout.gc64 && !build->has[F(str_len)] && is_snap_2021(build);
+}
+
 static const struct generation generations[] = {
 	{"objects of all GC64 builds", is_gc64, gc64_objects, COUNT(gc64_objects)},
 	{"objects of all builds without GC64", is_gc32, gc32_objects, COUNT(gc32_objects)},
@@ -148,6 +163,8 @@ static const struct generation generations[] = {
 	_(snap_2015, "snapshots with those fields, before 2019"),
 	_(snap_2019, "snapshots with those fields, 2019 to 2021"),
 	_(snap_2021, "snapshots with those fields, since 2021"),
+	_(gc64_strings, "strings of GC64 builds since 2021"),
+	_(gc32_strings, "strings of builds without GC64 since 2021"),
 #undef _
 };
 
@@ -165,8 +182,9 @@ void msp_lj_evidence_constants(struct msp_lj_build *build)
 {
 	for (unsigned int g = 0; g < COUNT(generations); g++) {
 		const struct generation *gen = &generations[g];
+		bool applies = gen->applies(build);
 
-		for (unsigned int i = 0; i < gen->count && gen->applies(build); i++)
+		for (unsigned int i = 0; i < gen->count && applies; i++)
 			apply(build, &gen->field[i], gen->why);
 	}
 	/* jit_State: GCRef *trace; TraceNo freetrace; MSize sizetrace. */

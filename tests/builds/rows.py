@@ -51,8 +51,6 @@ ROWS = [
     debian("bookworm luajit2", "bookworm", ["libluajit2-5.1-2"], LIBRARY, None, LUAJIT2),
     debian("trixie luajit", "trixie", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
            ["usr/bin/luajit"], ("trixie", "luajit"), depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT"),
-    debian("trixie library", "trixie", ["libluajit-5.1-2"], LIBRARY, None, ("trixie", "luajit"),
-           truth="-DLUAJIT_ENABLE_LUA52COMPAT"),
     debian("sid luajit", "sid", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
            ["usr/bin/luajit"], SID, depends=True, truth="-DLUAJIT_ENABLE_LUA52COMPAT", ci=True),
     debian("sid luajit, namespaces", "sid", ["luajit", "libluajit-5.1-2"], "usr/bin/luajit",
