@@ -78,10 +78,10 @@ if unshare -mpf --mount-proc true 2>/dev/null; then
 	start "$work/t" unshare -mpf --mount-proc sh -c 'mount -t tmpfs tmpfs /mnt; cp "$1" /mnt/inner
 		/mnt/inner spin 1 20 & sleep 0.3; rm /mnt/inner; echo ready; wait' sh "$field"
 	wait_for "$work/t" ready
-	record "$work/p" -N inner -d 1s
+	record "$work/p" -N inner -d 3s
 	samples "in a container" 50 95
 	# shellcheck disable=SC2016
-	unshare -mpf --mount-proc sh -c '"$2" spin 1 20 >/dev/null & exec "$1" record -r 999 -p $! -d 1s -f json -o "$3" --force -q' \
+	unshare -mpf --mount-proc sh -c '"$2" spin 1 20 >/dev/null & exec "$1" record -r 999 -p $! -d 3s -f json -o "$3" --force -q' \
 		sh "$MOONSPY" "$field" "$work/p" || fail "inside of a container: status $?"
 	samples "from a container" 20 95
 fi

@@ -4,7 +4,8 @@
 # grow: programs of 300 files that come and go, functions and traces that are made and dropped, libraries.
 # Memory and open files are noted every 30 s, in soak-all.log and soak-pid.log. What they are in
 # the last quarter must not be more than in the second, by a tenth and 2 MiB; of the whole machine, besides,
-# by 0.6 KiB for each program started: samples are kept apart by process.
+# by 0.6 KiB for each program started: samples are kept apart by process. Less than an hour is only
+# printed: what is remembered of functions and frames has not reached its bounds by then.
 # Environment: MOONSPY, PROGRAMS, LUAJIT.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -75,7 +76,7 @@ cat "$work/turns" "$work/all.err" "$work/pid.err"
 for name in all pid; do
 	programs=0
 	[ $name = pid ] || programs=$(sed -n 's/ programs started//p' "$work/turns")
-	python3 - "$name" "soak-$name.log" "$programs" <<'END' || status=1
+	python3 - "$name" "soak-$name.log" "$programs" <<'END' || [ "$minutes" -lt 60 ] || status=1
 import sys
 data = 0.6 * int(sys.argv[3]) / 2
 rows = [list(map(int, line.split())) for line in open(sys.argv[2])]
@@ -92,4 +93,5 @@ if bad:
 sys.exit(1 if bad else 0)
 END
 done
+[ "$minutes" -ge 60 ] || echo "less than an hour: the figures decide nothing"
 exit $status
