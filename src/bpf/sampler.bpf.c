@@ -256,6 +256,8 @@ MSP_SUB(find_rule)
 	return r->cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
 }
 
+int msp_lua_find_moved(__u32 slot);
+int msp_lua_landing(__u32 slot);
 int msp_lua_try_base(__u32 slot);
 int msp_lua_known_base(__u32 slot);
 int msp_lua_read_function(__u32 slot);

@@ -14,6 +14,7 @@ struct msp_cfi_arch {
 	uint8_t slot_reg[MSP_SLOT_COUNT];
 	bool ra_live; /* the return address is in a register until it is saved */
 	bool negate_ra_state;
+	uint8_t eh_data; /* registers from 0 on that hand an exception to its landing pad */
 };
 
 const struct msp_cfi_arch *msp_cfi_arch(int arch);
@@ -47,6 +48,8 @@ struct msp_cfi_state {
 	const uint8_t *cfa_expr; /* NULL: register + offset */
 	uint32_t cfa_expr_size;
 	bool ra_signed;
+	uint8_t eh_saved; /* bit per register of those: the function saves it */
+	uint32_t eh_cfa_reg; /* what the CFA was told by when it did */
 	bool unknown; /* something we do not understand: no rule from here on */
 	struct msp_cfi_reg regs[MSP_SLOT_COUNT + 1];
 };

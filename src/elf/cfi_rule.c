@@ -10,6 +10,7 @@ static const struct msp_cfi_arch archs[] = {
 		.arch = MSP_ARCH_X86_64,
 		.ra = MSP_X64_RA,
 		.sp = MSP_X64_RSP,
+		.eh_data = 2,
 		.slot_count = 7,
 		.slot_reg = {MSP_X64_RA, MSP_X64_RBX, MSP_X64_RBP, MSP_X64_R12, MSP_X64_R13,
 			     MSP_X64_R14, MSP_X64_R15},
@@ -18,6 +19,7 @@ static const struct msp_cfi_arch archs[] = {
 		.arch = MSP_ARCH_ARM64,
 		.ra = 30,
 		.sp = 31,
+		.eh_data = 4,
 		.slot_count = 12,
 		.slot_reg = {30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29},
 		.ra_live = true,
@@ -230,6 +232,24 @@ static bool kernel_signal_frame(const struct msp_cfi_arch *arch, const struct ms
 	       end - at == 1 && *at == DW_OP_deref;
 }
 
+/*
+ * Only a function that ends with gcc's __builtin_eh_return saves the registers
+ * that hand an exception over. It writes where it will go to over its own frame;
+ * once the CFA is told by another register, it has restored all others.
+ */
+static void eh_return(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state,
+		      struct msp_rule *rule)
+{
+	if (state->eh_saved != (1u << arch->eh_data) - 1)
+		return;
+	rule->flags |= MSP_RULE_THROWS;
+	if (state->cfa_reg == state->eh_cfa_reg)
+		return;
+	rule->flags ^= MSP_RULE_THROWS | MSP_RULE_LANDS;
+	for (int i = 1; i < arch->slot_count; i++)
+		rule->saved[i] = MSP_SAVED_SAME;
+}
+
 void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state, bool signal,
 		  struct msp_rule *rule)
 {
@@ -251,6 +271,7 @@ void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *s
 		return;
 	}
 	saved_registers(arch, state, rule);
+	eh_return(arch, state, rule);
 	if (state->ra_signed)
 		rule->flags |= MSP_RULE_RA_SIGNED;
 }

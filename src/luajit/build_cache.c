@@ -32,7 +32,7 @@ struct saved {
 	struct saved_segment segment[MSP_LJ_MAX_SEGMENTS];
 	uint32_t segment_count, position_dependent;
 	int32_t result;
-	uint32_t block_start, block_end, op_count;
+	uint32_t block_start, block_end, rows_end, op_count;
 	int32_t g_gcroot;
 	uint32_t instructions, reached, ff_count, ff_asm_count;
 	uint32_t evidence_count, handler_count, row_count, rule_count, name_count, string_size;
@@ -133,6 +133,7 @@ static void save(const struct msp_lj_build *build, uint32_t stamp, int result)
 			     .result = result,
 			     .block_start = build->block_start,
 			     .block_end = build->block_end,
+			     .rows_end = (uint32_t)build->rows.end,
 			     .op_count = build->op_count,
 			     .g_gcroot = build->g_gcroot,
 			     .instructions = build->rows.instructions,
@@ -167,10 +168,10 @@ static bool head_valid(const struct saved *s, size_t size)
 {
 	return (s->result == 0 || s->result == MSP_E_NOT_PROVED) &&
 	       s->segment_count <= MSP_LJ_MAX_SEGMENTS && s->block_start < s->block_end &&
-	       s->evidence_count <= MSP_LJ_MAX_EVIDENCE && s->handler_count <= MSP_LJ_MAX_OPS &&
-	       s->row_count <= MSP_ROWS_MAX && s->rule_count && s->rule_count <= MSP_RULES_MAX &&
-	       s->name_count == MSP_LJ_MAX_FF && s->string_size &&
-	       memchr(s->version, 0, sizeof(s->version)) && size == saved_size(s);
+	       s->rows_end >= s->block_end && s->evidence_count <= MSP_LJ_MAX_EVIDENCE &&
+	       s->handler_count <= MSP_LJ_MAX_OPS && s->row_count <= MSP_ROWS_MAX &&
+	       s->rule_count && s->rule_count <= MSP_RULES_MAX && s->name_count == MSP_LJ_MAX_FF &&
+	       s->string_size && memchr(s->version, 0, sizeof(s->version)) && size == saved_size(s);
 }
 
 static void *take(struct stream *from, size_t size)
@@ -279,6 +280,7 @@ static struct msp_lj_build *parse(struct msp_image *image, uint8_t *bytes, size_
 	build->op_count = s.op_count;
 	build->g_gcroot = s.g_gcroot;
 	build->handler_count = s.handler_count;
+	build->rows.end = s.rows_end;
 	build->rows.row_count = s.row_count;
 	build->rows.rule_count = s.rule_count;
 	build->rows.instructions = s.instructions;

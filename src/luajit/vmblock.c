@@ -184,7 +184,7 @@ static int make_rows(struct rows *rows)
 {
 	const struct msp_lj_build *build = rows->flow.build;
 
-	rows->row = calloc(build->insn_count + 1, sizeof(*rows->row));
+	rows->row = calloc(build->insn_count + 8, sizeof(*rows->row));
 	rows->rule = calloc(MAX_RULES, sizeof(*rows->rule));
 	if (!rows->row || !rows->rule)
 		return MSP_E_NOMEM;
@@ -199,6 +199,56 @@ static int make_rows(struct rows *rows)
 			continue;
 		rows->row[rows->row_count].addr = (uint32_t)build->insn[i].addr;
 		rows->row[rows->row_count++].rule = number;
+	}
+	return 0;
+}
+
+static void add_row(struct rows *rows, uint64_t addr, const struct msp_rule *rule)
+{
+	rows->row[rows->row_count].addr = (uint32_t)addr;
+	rows->row[rows->row_count++].rule = intern_rule(rows, rule);
+}
+
+/*
+ * Behind the block is vm_ffi_call, a function with a frame pointer. The
+ * assembler gives it one rule too, that of its middle. Returns where it ends.
+ */
+#define MAX_FFI_CALL 64
+static uint64_t ffi_call_rows(struct rows *rows)
+{
+	const struct msp_lj_build *build = rows->flow.build;
+	uint64_t at = build->block_end;
+	struct msp_rule rule = {.cfa_kind = MSP_CFA_REG, .cfa_reg = MSP_X64_RSP, .cfa_off = 8};
+	struct msp_insn insn;
+
+	for (unsigned int s = 1; s < MSP_SLOT_COUNT; s++)
+		rule.saved[s] = MSP_SAVED_SAME;
+	rule.saved[MSP_SLOT_RA] = -8;
+	for (unsigned int i = 0; i < MAX_FFI_CALL; i++, at += insn.size) {
+		if (msp_code_decode(build->code, at, &insn) != 0)
+			return 0;
+		if (i == 0 && (insn.op != MSP_OP_PUSH || slot_of(&insn.operand[0]) != 2))
+			return 0;
+		if (i == 1 && (insn.op != MSP_OP_MOV || insn.operand[0].reg != MSP_X64_RBP ||
+			       insn.operand[1].reg != MSP_X64_RSP))
+			return 0;
+		if (i < 4)
+			add_row(rows, at, &rule);
+		if (i == 0) {
+			rule.cfa_off = 16;
+			rule.saved[2] = -16;
+		} else if (i == 1) {
+			rule.cfa_reg = MSP_X64_RBP;
+		} else if (insn.op == MSP_OP_PUSH && i == 2 && slot_of(&insn.operand[0]) == 1) {
+			rule.saved[1] = -24;
+		} else if (insn.op == MSP_OP_LEAVE) {
+			rule.cfa_reg = MSP_X64_RSP;
+			rule.cfa_off = 8;
+			rule.saved[1] = rule.saved[2] = MSP_SAVED_SAME;
+			add_row(rows, at + insn.size, &rule);
+		} else if (insn.op == MSP_OP_RET) {
+			return at + insn.size;
+		}
 	}
 	return 0;
 }
@@ -298,6 +348,7 @@ static void mark_stores(struct msp_vm_flow *flow)
 int msp_lj_analyse_block(struct msp_lj_build *build)
 {
 	struct rows rows = {.row = NULL};
+	uint32_t block_rows;
 	int32_t *queue;
 	int rc = msp_vm_flow_new(build, &rows.flow);
 
@@ -316,6 +367,12 @@ int msp_lj_analyse_block(struct msp_lj_build *build)
 	if (rc != 0)
 		goto out;
 	rc = make_rows(&rows);
+	block_rows = rows.row_count;
+	build->rows.end = rc == 0 ? ffi_call_rows(&rows) : 0;
+	if (!build->rows.end) {
+		build->rows.end = build->block_end;
+		rows.row_count = block_rows;
+	}
 	build->rows.rows = rows.row;
 	build->rows.row_count = rows.row_count;
 	build->rows.rules = rows.rule;

@@ -60,7 +60,7 @@ static void overlay_vm(struct msp_image_entry *entry)
 
 	if (!vm || !vm->row_count)
 		return;
-	r = msp_image_overlay(entry->image, layout->vm_start, layout->vm_end, vm->rows,
+	r = msp_image_overlay(entry->image, layout->vm_start, (uint32_t)vm->end, vm->rows,
 			      vm->row_count, vm->rules, vm->rule_count);
 	if (r < 0)
 		entry->build_error = r;

@@ -81,6 +81,8 @@ enum msp_state {
 	_(LUA_READ, "Lua memory unreadable") \
 	_(LUA_CFRAME, "C frame chain broken") \
 	_(LUA_DEPTH, "too many interleaved coroutines") \
+	_(LUA_MOVING, "Lua stack being moved") \
+	_(LUA_THROWN, "an error is unwinding") \
 	_(NO_USER_REGS, "no user registers") \
 	_(INTERNAL, "internal limit")
 

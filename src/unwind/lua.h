@@ -79,6 +79,8 @@ static MSP_INLINE uint32_t frame_head(const struct msp_lj_layout *y)
 	return y->fr2 ? 16 : 8;
 }
 
+#include "unwind/moved.h"
+
 /* g, of the VM whose block is at w->vm_base, is what it seems to be. */
 static MSP_INLINE int lua_prove_g(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t g)
 {
@@ -99,6 +101,7 @@ static MSP_INLINE int lua_prove_g(struct msp_walk *w, const struct msp_lj_layout
 /* Loads the coroutine at l, and proves it and its VM. */
 static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t l)
 {
+	uint64_t bottom = 0;
 	int err;
 
 	if (!l || (l & 7) || host_read(w, w->buf, MSP_OBJ_READ, l) ||
@@ -112,10 +115,16 @@ static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout 
 	err = lua_prove_g(w, y, obj_ref(w, y, y->L_glref));
 	if (err)
 		return err;
+	w->l_moved = 0;
 	if (!w->l_stack || (w->l_stack & 7) || w->l_end - w->l_stack > 1ull << 32)
 		return MSP_ERR_LUA_BAD_L;
+	if (w->l_base - w->l_stack > w->l_end - w->l_stack || host_read(w, &bottom, 8, w->l_stack) ||
+		bottom != lua_thread_value(y, l))
+		return MSP_CALL(w, lua_find_moved);
 	return MSP_ERR_NONE;
 }
+
+#include "unwind/landing.h"
 
 /* Remembers the VM's state where a VM is met first; a frame for it if the VM is busy with itself. */
 static MSP_INLINE int lua_note_state(struct msp_walk *w, const struct msp_lj_layout *y)
@@ -293,6 +302,8 @@ static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout 
 
 	w->lua_pc = 0;
 	w->lua_base = prev;
+	if ((link & 3) && (link & ~7ull) < frame_head(y)) /* frames do not overlap */
+		return MSP_ERR_LUA_BAD_LINK;
 	switch (link & 7) {
 	case MSP_FT_LUA:
 	case MSP_FT_LUA + 4:
@@ -638,6 +649,9 @@ MSP_SUB(lua_leaf_by_rule)
 	w->lua_pc = 0;
 	if (intact)
 		return 0;
+	/* An error that pcall catches goes on at its caller's frame, before the C stack does. */
+	if (!w->exact && !got && link != w->fn_link && !MSP_CALL(w, lua_check_link))
+		return lua_read_frame(w, y, base) ? MSP_ERR_LUA_BAD_BASE : 0;
 	w->fn_link = link;
 	return lua_follow(w, y);
 }
@@ -673,6 +687,12 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 		if (!lua_is_callback(w, y, base))
 			return lua_no_frame(w, base);
 	}
+	/*
+	 * Its frames have been walked down to the last. Where an error unwinds (err_unwind of
+	 * lj_err.c), L->base goes before L->cframe: they were not those of their C frames.
+	 */
+	if (!suspended && !w->jit_base && !w->exact && w->walked_l == w->l && w->walked_g == w->g)
+		return MSP_ERR_LUA_THROWN;
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
 	if (suspended || w->jit_base) {
@@ -708,30 +728,12 @@ static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
 }
 
 /*
- * An unwinder that throws an error writes the return address and registers of
- * the frame that it will go to over its own caller's, before it moves the
- * stack pointer: the registers are right, the CFA is not. The C frame is then
- * where the VM has it.
+ * The lowest slots of a stack that has been given back are written over one by
+ * one (moved.h): was the frame at base one of them? Then the stack is the new one.
  */
-static MSP_INLINE int lua_frame_by_vm(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t *cf)
+static MSP_INLINE int lua_may_be_moved(struct msp_walk *w, uint64_t base)
 {
-	uint32_t sp = arch_sp(w) & 31;
-	uint64_t g, l = 0, main_l = 0, save_l = 0;
-
-	if (!reg_known(w, y->reg_dispatch) || w->rule.cfa_kind != MSP_CFA_REG || (w->rule.cfa_reg & 31) != sp)
-		return MSP_ERR_LUA_BAD_L;
-	g = reg_get(w, y->reg_dispatch) - (y->reg_is_g ? 0 : (int64_t)y->dispatch_to_g);
-	if (lua_prove_g(w, y, g) || read_ref(w, y, g + y->g_cur_L, &l) || lua_load_l(w, y, l))
-		return MSP_ERR_LUA_BAD_L;
-	/* An error that ends a coroutine goes to a frame that cur_L does not tell. */
-	if (read_ref(w, y, g + y->g_mainthref, &main_l) || l != main_l)
-		return MSP_ERR_LUA_BAD_L;
-	if (w->l_cframe < w->reg[sp] || read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != l)
-		return MSP_ERR_LUA_BAD_L;
-	*cf = w->l_cframe;
-	w->reg[sp] = *cf + (int64_t)y->cframe_size - (int64_t)w->rule.cfa_off;
-	w->cfa = *cf + (int64_t)y->cframe_size;
-	return MSP_ERR_NONE;
+	return !w->l_moved && base - w->l_stack <= MSP_GIVEN_BACK + 16 && !MSP_CALL(w, lua_find_moved);
 }
 
 /* w->pc is in the interpreter, w->rule is the rule there: go over to the Lua stack. */
@@ -758,13 +760,13 @@ MSP_SUB(lua_enter_vm)
 	err = lua_load_l(w, y, l);
 	if (err && w->rule.flags & MSP_RULE_VM_CALLBACK) /* it does not say whose it is yet */
 		return emit_native(w) ? MSP_STEP_DONE : MSP_CALL(w, native_unwind);
-	if (err == MSP_ERR_LUA_BAD_L && !w->exact)
-		err = lua_frame_by_vm(w, y, &cf);
 	if (!err)
 		err = lua_note_state(w, y);
 	if (!err)
 		err = lua_emit_vm(w);
 	if (!err)
+		err = lua_find_base(w, y, cf);
+	if ((err == MSP_ERR_LUA_BAD_BASE || err == MSP_ERR_LUA_BAD_LINK) && lua_may_be_moved(w, w->l_base))
 		err = lua_find_base(w, y, cf);
 	if (!err && !w->lua_base && w->cand_base)
 		err = lua_suspend(w, y, w->cand_base);
@@ -1056,6 +1058,8 @@ MSP_SUB(lua_enter_trace)
 	err = lua_note_state(w, y);
 	if (err)
 		return err;
+	if (jit_base && !lua_in_stack(w, jit_base))
+		jit_base += w->l_moved;
 	w->jit_base = jit_base ? jit_base : w->l_base;
 	w->reg[arch_sp(w) & 31] = w->l_cframe;
 	w->known |= 1u << arch_sp(w);
@@ -1112,11 +1116,23 @@ static MSP_INLINE int lua_leave(struct msp_walk *w, const struct msp_lj_layout *
 	return MSP_STEP_MORE;
 }
 
+/* The frame at base cannot be read, or leads nowhere: once more where its stack is moved to. */
+static MSP_INLINE int lua_step_again(struct msp_walk *w, uint64_t base, uint32_t flags, uint32_t count, int err)
+{
+	if (!lua_may_be_moved(w, base))
+		return walk_error(w, err);
+	w->lua_base = base + w->l_moved;
+	w->lua_flags = flags;
+	w->frame_count = count;
+	return MSP_STEP_MORE;
+}
+
 /* One frame on the Lua stack. */
 MSP_SUB(lua_step)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint64_t base = w->lua_base;
+	uint64_t base = w->lua_base, pc = w->lua_pc;
+	uint32_t flags = w->lua_flags, count = w->frame_count;
 	int got, dummy;
 
 	if (!y)
@@ -1125,7 +1141,8 @@ MSP_SUB(lua_step)
 		return base >= w->l_stack ? lua_leave(w, y, 0) : walk_error(w, MSP_ERR_LUA_BAD_LINK);
 	got = lua_read_frame(w, y, base);
 	if (got < 0)
-		return walk_error(w, got == -MSP_ERR_LUA_READ ? MSP_ERR_LUA_READ : MSP_ERR_LUA_BAD_LINK);
+		return lua_step_again(w, base, flags, count,
+			got == -MSP_ERR_LUA_READ ? MSP_ERR_LUA_READ : MSP_ERR_LUA_BAD_LINK);
 	dummy = got == 1 || (w->lua_flags & MSP_LUA_SKIP);
 	w->lua_flags &= ~MSP_LUA_SKIP;
 	if (!dummy) {
@@ -1135,8 +1152,10 @@ MSP_SUB(lua_step)
 		w->jit_base = 0;
 	}
 	got = lua_follow(w, y);
-	if (got)
-		return walk_error(w, got);
+	if (got) {
+		w->lua_pc = pc;
+		return lua_step_again(w, base, flags, count, got);
+	}
 	if (!w->lua_base)
 		return lua_leave(w, y, w->cand_base);
 	if (w->lua_base >= base)

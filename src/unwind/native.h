@@ -51,6 +51,26 @@ static MSP_INLINE uint64_t reg_get(const struct msp_walk *w, uint32_t reg)
 	return w->reg[reg & (MSP_REG_COUNT - 1)];
 }
 
+/* Keeps what the innermost frames have in their registers: see moved.h. */
+static MSP_INLINE void native_keep(struct msp_walk *w)
+{
+	uint32_t n = w->frame_count, slot;
+
+	if (n >= MSP_KEPT_FRAMES)
+		return;
+	for (slot = 1; slot < MSP_SLOT_COUNT; slot++) {
+		uint32_t reg = arch_slot_reg(w, slot) & 31;
+
+		if (slot >= arch_slot_count(w))
+			break;
+		/* Without a branch, which the verifier would have to follow both ways. */
+		w->kept[n & (MSP_KEPT_FRAMES - 1)][slot] = w->reg[reg] & -(uint64_t)(w->known >> reg & 1);
+	}
+	/* rax, x0: what the function that has just returned gives back */
+	w->kept[n & (MSP_KEPT_FRAMES - 1)][MSP_SLOT_RA] = w->exact ? w->reg[0] : 0;
+	w->kept_count = n + 1;
+}
+
 /* w->rule -> w->cfa. */
 static MSP_INLINE int native_cfa(struct msp_walk *w)
 {
@@ -236,6 +256,9 @@ MSP_SUB(native_unwind)
 {
 	uint64_t old_sp = w->reg[arch_sp(w) & 31];
 	int err;
+
+	w->thrown = w->rule.flags & (MSP_RULE_THROWS | MSP_RULE_LANDS);
+	w->thrown_sp = old_sp;
 
 	switch (w->rule.cfa_kind) {
 	case MSP_CFA_END:

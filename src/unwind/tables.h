@@ -49,6 +49,8 @@ enum msp_cfa_kind {
 #define MSP_RULE_RA_SIGNED 0x01 /* arm64: the return address carries a pointer authentication code */
 #define MSP_RULE_VM 0x02        /* interpreter: CFA - cframe_size is a LuaJIT C frame, with Lua frames on it */
 #define MSP_RULE_VM_EXIT 0x04   /* between trace and interpreter: unwind as a trace does */
+#define MSP_RULE_THROWS 0x10 /* its return address and saved registers may be those of where an exception lands */
+#define MSP_RULE_LANDS 0x20  /* and its registers have been restored: what follows may be a landing pad */
 #define MSP_RULE_VM_CALLBACK 0x08 /* with VM: the frame at L->base is on this C frame if it is an FFI callback's */
 
 /*

@@ -14,6 +14,10 @@
 /* Interleaved coroutines whose outer part is still to come (C boundaries crossed on each). */
 #define MSP_MAX_SUSPENDED 16
 
+/* Native frames, innermost first, whose registers are kept: the code that moves a Lua stack is among them. */
+#define MSP_KEPT_FRAMES 4
+#define MSP_KEPT_REGS 16 /* MSP_SLOT_COUNT, and room up to a power of two */
+
 /* A power of two. */
 #define MSP_SEEN_FUNCTIONS 8
 
@@ -49,6 +53,11 @@ struct msp_walk {
 	struct msp_mapping map; /* last one found; start == end: none */
 	struct msp_rule rule;
 	uint32_t image_layout; /* layout of map's image, 0: no LuaJIT in it */
+	uint32_t thrown;       /* MSP_RULE_THROWS, MSP_RULE_LANDS of the frame before */
+	uint64_t thrown_sp;    /* its stack pointer */
+	uint32_t found;
+	uint32_t kept_count;
+	uint64_t kept[MSP_KEPT_FRAMES][MSP_KEPT_REGS]; /* preserved registers; in MSP_SLOT_RA, a result */
 
 	/* Lua. */
 	uint32_t layout;    /* of the VM being walked */
@@ -58,6 +67,7 @@ struct msp_walk {
 	uint64_t g, proved_g;
 	uint64_t l;         /* coroutine being walked, and its fields */
 	uint64_t l_base, l_stack, l_end, l_cframe;
+	uint64_t l_moved;   /* not 0: its stack is being moved, this far */
 	uint64_t walked_l, walked_g; /* whose frames were left last; 0: none yet */
 	uint64_t lua_base;  /* frame being walked */
 	uint64_t lua_pc;    /* its next instruction, 0: unknown */

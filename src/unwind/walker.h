@@ -24,15 +24,20 @@
 #include "unwind/native.h"
 #include "unwind/lua.h"
 
+/* Is w->look in the VM block of its image? */
+static MSP_INLINE int in_vm_block(struct msp_walk *w)
+{
+	const struct msp_lj_layout *y = w->image_layout ? host_layout(w, w->image_layout) : NULL;
+
+	return y && vm_contains(y, w->map.base, w->look);
+}
+
 /* Registers that VM helper routines leave alone although C functions may change them: BASE. */
 static MSP_INLINE uint32_t kept_by_helper(struct msp_walk *w)
 {
 	const struct msp_lj_layout *y = w->image_layout ? host_layout(w, w->image_layout) : NULL;
-	uint64_t ofs = w->look - w->map.base;
 
-	if (!y || ofs < y->vm_start || ofs >= y->vm_end)
-		return 0;
-	return 1u << (y->reg_base & 31);
+	return y && vm_contains(y, w->map.base, w->look) ? 1u << (y->reg_base & 31) : 0;
 }
 
 /* Native code, interpreter, or compiled code? */
@@ -52,6 +57,8 @@ MSP_SUB(step_native)
 	err = MSP_CALL(w, find_rule);
 	if (err && err != MSP_ERR_NO_RULE)
 		return walk_error(w, err);
+	if (w->thrown && in_vm_block(w))
+		return MSP_CALL(w, lua_landing);
 	if (w->rule.flags & MSP_RULE_VM_EXIT) {
 		err = MSP_CALL(w, lua_enter_trace);
 		return err ? walk_error(w, err) : MSP_STEP_MORE;
@@ -59,6 +66,7 @@ MSP_SUB(step_native)
 	/* At the call itself nothing has come or gone. */
 	if ((w->rule.flags & MSP_RULE_VM) && !(w->exact && (w->rule.flags & MSP_RULE_VM_CALLBACK)))
 		return MSP_CALL(w, lua_enter_vm);
+	native_keep(w);
 	if (emit_native(w))
 		return MSP_STEP_DONE;
 	w->keep = kept_by_helper(w);
@@ -83,6 +91,8 @@ static MSP_INLINE void walk_begin(struct msp_walk *w)
 	w->has_vm = 0;
 	w->mode = MSP_WALK_NATIVE;
 	w->keep = 0;
+	w->thrown = 0;
+	w->kept_count = 0;
 	w->map.start = w->map.end = 0;
 	w->lua_flags = 0;
 	w->proved_g = 0;

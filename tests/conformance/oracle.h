@@ -127,6 +127,7 @@ enum oracle_top {
 	ORACLE_TOP_NEW,     /* it was called, and has done nothing yet */
 	ORACLE_TOP_EXPOSED, /* its callee returned */
 	ORACLE_TOP_ACTIVE,
+	ORACLE_TOP_UNDONE, /* a new frame is gone again, and must come back */
 };
 
 /* Circumstances of one step. */
@@ -139,6 +140,7 @@ struct oracle_step {
 
 struct oracle_judge {
 	enum oracle_top top;
+	uint64_t undone; /* the frame that must come back */
 	uint64_t moves[ORACLE_MIX + 1];
 	char why[160]; /* of the last fault */
 };

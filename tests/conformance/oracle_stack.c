@@ -130,6 +130,7 @@ static bool judge_native(struct oracle_judge *judge, const struct oracle_step *s
  * where it was not.
  */
 static bool judge_top(struct oracle_judge *judge, const struct oracle_step *step,
+		      const struct oracle_stack *a, const struct oracle_stack *b,
 		      enum oracle_move move)
 {
 	enum oracle_top was = judge->top;
@@ -138,8 +139,17 @@ static bool judge_top(struct oracle_judge *judge, const struct oracle_step *step
 				     move == ORACLE_RESUME
 			     ? ORACLE_TOP_EXPOSED
 			     : ORACLE_TOP_NEW;
-	if (move == ORACLE_POP && was == ORACLE_TOP_NEW)
+	/*
+	 * C code that puts a metamethod in the place of the function that it is of
+	 * has it called from where that came from: its frame is made anew.
+	 */
+	if (was == ORACLE_TOP_UNDONE &&
+	    (move != ORACLE_PUSH || b->lua[b->lua_count - 1] != judge->undone))
 		return fault(judge, "a frame came and went without running");
+	if (move == ORACLE_POP && was == ORACLE_TOP_NEW) {
+		judge->top = ORACLE_TOP_UNDONE;
+		judge->undone = a->lua[a->lua_count - 1];
+	}
 	/* A tail call is a return, then a call from where the old frame came from. */
 	if (move == ORACLE_PUSH && was == ORACLE_TOP_EXPOSED && !step->tail_call)
 		return fault(judge, "a frame went and another came at once");
@@ -158,8 +168,11 @@ bool oracle_judge_step(struct oracle_judge *judge, const struct oracle_step *ste
 	bool free = a->trace || b->trace;
 
 	judge->moves[move]++;
-	if (free || step->native || step->dispatch)
+	if (free || step->native || step->dispatch) {
+		if (!free && judge->top == ORACLE_TOP_UNDONE)
+			return fault(judge, "a frame came and went without running");
 		judge->top = ORACLE_TOP_ACTIVE;
+	}
 	if (!free && !judge_native(judge, step, a, b))
 		return false;
 	if (!free && !judge_positions(judge, a, b, same))
@@ -171,5 +184,5 @@ bool oracle_judge_step(struct oracle_judge *judge, const struct oracle_step *ste
 	if (move == ORACLE_MIX || move == ORACLE_GROW ||
 	    (move == ORACLE_UNWIND && !step->native && !step->insn->moves_sp))
 		return fault(judge, "several frames changed at once");
-	return judge_top(judge, step, move);
+	return judge_top(judge, step, a, b, move);
 }

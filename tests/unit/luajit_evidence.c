@@ -233,11 +233,12 @@ static void test_overlay(void **state)
 	assert_int_equal(rows->rows[0].addr, l->vm_start);
 	for (uint32_t i = 1; i < rows->row_count; i++) {
 		assert_true(rows->rows[i].addr > rows->rows[i - 1].addr);
-		assert_true(rows->rows[i].addr < l->vm_end);
+		assert_true(rows->rows[i].addr < rows->end);
 		assert_true(rows->rows[i].rule < rows->rule_count);
 	}
+	assert_true(rows->end > l->vm_end); /* vm_ffi_call follows */
 	assert_int_equal(rows->rules[0].cfa_kind, MSP_CFA_NONE);
-	assert_int_equal(msp_image_overlay(image, l->vm_start, l->vm_end, rows->rows,
+	assert_int_equal(msp_image_overlay(image, l->vm_start, (uint32_t)rows->end, rows->rows,
 					   rows->row_count, rows->rules, rows->rule_count),
 			 0);
 	msp_lj_build_free(build);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Where an error lands. The unwinder of the C library that LuaJIT throws its
+ * errors with (libgcc's uw_install_context) writes the return address and the
+ * registers of the frame that it goes to over those of its own caller, and
+ * moves the stack pointer last of all. In between, its frame seems to be called
+ * from the VM block, which never calls it: where that VM frame is, only its own
+ * description tells:
+ *
+ *   struct _Unwind_Context (unwind-dw2.c) {
+ *           registers ...
+ *           void *cfa;      stack pointer of the VM frame
+ *           void *ra;       the landing pad in the VM block
+ */
+#ifndef MSP_UNWIND_LANDING_H
+#define MSP_UNWIND_LANDING_H
+
+/* Words of the unwinder's frame that are looked at. */
+#define MSP_LANDING_WORDS 192
+
+static MSP_INLINE int vm_contains(const struct msp_lj_layout *y, uint64_t base, uint64_t pc)
+{
+	return pc - base - y->vm_start < y->vm_end - y->vm_start;
+}
+
+/* Two words of the unwinder's frame: does the VM frame at cf land at pc? */
+static MSP_INLINE int lua_lands(const struct msp_walk *w, const struct msp_lj_layout *y, uint64_t cf, uint64_t pc)
+{
+	uint64_t sp = w->reg[arch_sp(w) & 31];
+
+	/* One branch: the verifier follows each both ways, and each turn of the loop. */
+	return vm_contains(y, w->map.base, pc) & (cf - sp < 1 << 20) & !(cf & 15);
+}
+
+/* Sets cand_base and cand_pc to the VM frame and landing pad in the unwinder's frame, found to how many there are. */
+MSP_SUB(lua_find_landing)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->image_layout);
+	uint64_t at = w->thrown_sp, word = 0, last;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	w->found = 0;
+	for (uint32_t i = 0; i < MSP_LANDING_WORDS; i++) {
+		if (at >= w->reg[arch_sp(w) & 31])
+			break;
+		last = word;
+		if (host_read(w, &word, 8, at))
+			return MSP_ERR_STACK_READ;
+		at += 8;
+		if (!lua_lands(w, y, last, word) || (w->found && last == w->cand_base && word == w->cand_pc))
+			continue;
+		w->cand_base = last;
+		w->cand_pc = word;
+		w->found++;
+	}
+	return MSP_ERR_NONE;
+}
+
+/* Where the one landing leads: to a VM frame of a coroutine. */
+static MSP_INLINE int lua_land(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t l = 0, cf, pc;
+	int err = MSP_CALL(w, lua_find_landing);
+
+	cf = w->cand_base;
+	pc = w->cand_pc;
+	if (err || w->found != 1 || read_ref(w, y, cf + y->cf_L, &l) || lua_load_l(w, y, l))
+		return MSP_ERR_LUA_THROWN;
+	w->reg[arch_sp(w) & 31] = cf;
+	w->pc = pc;
+	return MSP_ERR_NONE;
+}
+
+/* The return address of an unwinder's frame is in the VM block: go on where it lands. */
+MSP_SUB(lua_landing)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->image_layout);
+	int err = MSP_ERR_NONE;
+
+	if (!y)
+		return walk_error(w, MSP_ERR_LUA_NO_VM);
+	w->layout = w->image_layout;
+	w->vm_base = w->map.base;
+	if (w->thrown & MSP_RULE_THROWS)
+		err = lua_land(w, y);
+	w->thrown = 0;
+	w->exact = 1;
+	return err ? walk_error(w, err) : MSP_STEP_MORE;
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * A Lua stack that is just being moved (resizestack of lj_state.c): it has been
+ * copied, and until L->base is written, what lua_State says does not agree:
+ *
+ *   1. The old stack has been given back, and the allocator has written over
+ *      its lowest slots; L->stack and L->base still say where it was.
+ *   2. L->stack is the new one, L->base still points into the old one, while
+ *      the new slots are cleared.
+ *
+ * Where the other stack is only the registers of the code that moves it tell.
+ * It is one of the innermost native frames, whose registers were kept.
+ */
+#ifndef MSP_UNWIND_MOVED_H
+#define MSP_UNWIND_MOVED_H
+
+/* The lowest slots that an allocator may write over: six words for its own lists. */
+#define MSP_GIVEN_BACK 48
+
+/* The value in the lowest slot of every stack of l. */
+static MSP_INLINE uint64_t lua_thread_value(const struct msp_lj_layout *y, uint64_t l)
+{
+	return y->gc64 ? (uint64_t)MSP_TAG_THREAD << 47 | l : (uint64_t)(uint32_t)~6u << 32 | l;
+}
+
+/* 16 bytes at both addresses are the same. */
+static MSP_INLINE int lua_same_words(struct msp_walk *w, uint64_t a, uint64_t b)
+{
+	uint64_t x[2], z[2];
+
+	return !host_read(w, x, 16, a) && !host_read(w, z, 16, b) && x[0] == z[0] && x[1] == z[1];
+}
+
+/* Case 1: is w->cand_base a copy of the stack of w->l? */
+MSP_SUB(lua_is_copy)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t at = w->cand_base, depth = w->l_base - w->l_stack, value = 0;
+
+	if (!y || (at & 7) || at == w->l_stack || host_read(w, &value, 8, at) ||
+		value != lua_thread_value(y, w->l))
+		return 0;
+	return lua_same_words(w, w->l_stack + MSP_GIVEN_BACK, at + MSP_GIVEN_BACK) &&
+	       (depth < MSP_GIVEN_BACK + 16 || lua_same_words(w, w->l_base - 16, at + depth - 16));
+}
+
+/* Does frame w->cand_pc have that value in a register? */
+static MSP_INLINE int lua_kept_has(const struct msp_walk *w, uint64_t value)
+{
+	for (uint32_t i = 1; i < MSP_SLOT_COUNT; i++)
+		if (w->kept[w->cand_pc & (MSP_KEPT_FRAMES - 1)][i] == value)
+			return 1;
+	return 0;
+}
+
+/*
+ * Case 2: was the stack at w->cand_base, which frame w->cand_pc has in a
+ * register? Then it has the distance to the new one in another, or, before that
+ * is computed, the new one.
+ */
+MSP_SUB(lua_was_stack)
+{
+	uint64_t old = w->cand_base, distance = w->l_stack - old;
+
+	if (lua_kept_has(w, distance))
+		return 1;
+	return lua_kept_has(w, w->l_stack) &&
+	       lua_same_words(w, old + MSP_GIVEN_BACK, w->l_stack + MSP_GIVEN_BACK) &&
+	       lua_same_words(w, w->l_base - 16, w->l_base - 16 + distance);
+}
+
+/* Is the register value w->cand_base of frame w->cand_pc the other stack's place? Then sets w->l_moved. */
+MSP_SUB(lua_try_moved)
+{
+	uint64_t size = w->l_end - w->l_stack;
+
+	if (w->cand_pc >= w->kept_count || !w->cand_base)
+		return 0;
+	if (w->l_base - w->l_stack <= size) {
+		if (!MSP_CALL(w, lua_is_copy))
+			return 0;
+		w->l_moved = w->cand_base - w->l_stack;
+		w->l_stack = w->cand_base;
+		w->l_end = w->cand_base + size;
+		return 1;
+	}
+	if (w->l_base - w->cand_base > size || !MSP_CALL(w, lua_was_stack))
+		return 0;
+	w->l_moved = w->l_stack - w->cand_base;
+	return 1;
+}
+
+/* Sets l_base, l_stack, l_end to what holds: to the new stack. */
+MSP_SUB(lua_find_moved)
+{
+	for (uint32_t i = 0; i < MSP_KEPT_FRAMES * MSP_KEPT_REGS; i++) {
+		w->cand_pc = i / MSP_KEPT_REGS;
+		w->cand_base = w->kept[i / MSP_KEPT_REGS][i % MSP_KEPT_REGS];
+		if (!MSP_CALL(w, lua_try_moved))
+			continue;
+		w->l_base += w->l_moved;
+		return MSP_ERR_NONE;
+	}
+	return MSP_ERR_LUA_MOVING;
+}
+
+#endif
