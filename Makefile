@@ -61,6 +61,9 @@ hosts: tests
 		$(filter-out %/drive.lua %/plugin.lua %/sysbench.lua %/wrk.lua %/names% %/late.lua, \
 		$(wildcard $(CURDIR)/tests/workloads/*.lua))
 
+oracle: tests
+	@PROGRAMS=$(CURDIR)/$(BUILD)/tests/workloads tests/conformance/oracle.sh $(BUILD)/tests/conformance/oracle 0
+
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 

@@ -8,6 +8,7 @@
  *   -o FILE       every distinct stack with names, as json: for tests/e2e/check.py
  *   -c FILE       adds the interpreter's instructions that were seen to those in FILE
  *   -t TEXT       names the line of figures
+ *   -u            lists the interpreter's instructions that were not seen (with -c: in no run)
  *   -v            prints faults that were printed already, and marked stacks
  */
 #include <inttypes.h>
@@ -25,7 +26,7 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "+n:b:f:k:o:c:t:v")) != -1) {
+	while ((c = getopt(argc, argv, "+n:b:f:k:o:c:t:uv")) != -1) {
 		switch (c) {
 		case 'n':
 			o->steps = strtoull(optarg, NULL, 0);
@@ -48,6 +49,9 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 		case 't':
 			o->title = optarg;
 			break;
+		case 'u':
+			o->unseen = true;
+			break;
 		case 'v':
 			o->verbose = true;
 			break;
@@ -66,7 +70,7 @@ int main(int argc, char **argv)
 
 	if (!parse(&opts, argc, argv)) {
 		fprintf(stderr, "usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-o FILE] "
-				"[-c FILE] [-t TEXT] [-v] PROGRAM ARGS...\n");
+				"[-c FILE] [-t TEXT] [-u] [-v] PROGRAM ARGS...\n");
 		return 2;
 	}
 	return oracle_run(&opts);

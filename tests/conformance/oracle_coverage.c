@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,4 +47,26 @@ uint32_t oracle_coverage_merge(struct oracle_coverage *c, const char *path)
 		fclose(file);
 	}
 	return oracle_coverage_count(c);
+}
+
+void oracle_coverage_print(const struct oracle_coverage *c, struct oracle_process *p, uint64_t base)
+{
+	const struct msp_memory *mem = oracle_memory_reader(p->memory);
+	bool gap = true;
+	char text[96];
+
+	for (uint32_t i = 0; i < c->size;) {
+		const struct oracle_insn *insn =
+			oracle_code_at(p->code, mem, base + c->vm_start + i);
+
+		if (!insn || !insn->size)
+			return;
+		if (!c->seen[i]) {
+			oracle_code_text(p->code, insn, text, sizeof(text));
+			printf("%s  0x%" PRIx64 ": %s\n", gap ? "not seen:\n" : "", c->vm_start + i,
+			       text);
+		}
+		gap = c->seen[i];
+		i += insn->size;
+	}
 }

@@ -283,6 +283,8 @@ static int finish(struct run *r, double seconds)
 	for (uint32_t i = 0; i < r->report.kinds; i++)
 		printf("    %6" PRIu64 " x 0x%" PRIx64 " %s\n", r->report.kind[i].count,
 		       r->report.kind[i].at, r->report.kind[i].why);
+	if (r->opts->unseen && c->seen && r->block)
+		oracle_coverage_print(c, &r->process, r->block->base);
 	if (r->opts->json)
 		oracle_report_write(&r->report, r->opts->json);
 	return r->report.faults || r->stale || r->steps < r->opts->steps ? 1 : 0;

@@ -9,7 +9,7 @@ struct oracle_options {
 	uint64_t steps, burst, kernel_every;
 	unsigned int free_ms;
 	const char *json, *coverage, *title;
-	bool verbose;
+	bool unseen, verbose;
 	char **argv;
 };
 
@@ -60,5 +60,9 @@ void oracle_coverage_free(struct oracle_coverage *c);
 uint32_t oracle_coverage_count(const struct oracle_coverage *c);
 /* Adds what the file has, and writes all back. Returns how many there are then. */
 uint32_t oracle_coverage_merge(struct oracle_coverage *c, const char *path);
+
+/* Prints what was not seen, from the memory of p, whose block is at base. */
+void oracle_coverage_print(const struct oracle_coverage *c, struct oracle_process *p,
+			   uint64_t base);
 
 #endif

@@ -43,6 +43,9 @@ local held, name, flag = nil, "a", true
 local function set_upvalues(i)
   held, name, flag = { i }, "b", i % 2 == 0
   name = i % 2 == 0 and "c" or name
+  if i % 4 == 0 then name = "d" end
+  local even = not flag
+  held = even
   held = tostring(i)
 end
 local function nothing() end

@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A C program that goes through LuaJIT in every way that its C interface has, and is interrupted by signals.
+set -eu
+. "$(dirname "$0")/lib.sh"
+need_record
+need_program embed
+for mode in nojit jit; do
+	record "$work/p" -- "$PROGRAMS/embed" "${SECONDS_EACH:-4}" "$mode"
+	# shellcheck disable=SC2046
+	check "embed $mode" "$work/p" --graph "$workloads/embed.graph" --min-whole 99.9 $(jit_options "$mode")
+done
+finish
