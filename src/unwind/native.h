@@ -62,7 +62,7 @@ static MSP_INLINE void native_keep(struct msp_walk *w)
 		uint32_t reg = arch_slot_reg(w, slot) & 31;
 
 		if (slot >= arch_slot_count(w))
-			break;
+			continue;
 		/* Without a branch, which the verifier would have to follow both ways. */
 		w->kept[n & (MSP_KEPT_FRAMES - 1)][slot] = w->reg[reg] & -(uint64_t)(w->known >> reg & 1);
 	}
