@@ -490,20 +490,20 @@ static MSP_INLINE struct msp_bpf_process *find_parent(struct walk_slot *s, struc
 static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid, struct task_struct *task)
 {
 	struct msp_bpf_process *p = bpf_map_lookup_elem(&processes, &pid), *parent = NULL;
-	struct msp_bpf_process pending = {.pending = 1};
 
+	/* Not on the stack: Linux before 6.12 gives all subprograms 512 bytes together. */
+	__builtin_memset(&s->process, 0, sizeof(s->process));
+	s->process.pending = 1;
 	s->first_mapping = s->mapping_count = 0;
-	s->process.build_count = 0;
 	s->parent = 0;
 	if (!p && !config.all)
 		return -1;
-	if (!p && !bpf_map_update_elem(&processes, &pid, &pending, BPF_NOEXIST))
+	if (!p && !bpf_map_update_elem(&processes, &pid, &s->process, BPF_NOEXIST))
 		send_event(MSP_RECORD_PROCESS, pid, 0);
 	if (!p || p->pending)
 		parent = find_parent(s, task);
 	if (parent)
 		p = parent;
-	s->process.pending = 1;
 	if (!p)
 		return 0;
 	s->process = *p;

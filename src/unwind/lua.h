@@ -1117,13 +1117,14 @@ static MSP_INLINE int lua_leave(struct msp_walk *w, const struct msp_lj_layout *
 }
 
 /* The frame at base cannot be read, or leads nowhere: once more where its stack is moved to. */
-static MSP_INLINE int lua_step_again(struct msp_walk *w, uint64_t base, uint32_t flags, uint32_t count, int err)
+static MSP_INLINE int lua_step_again(struct msp_walk *w, uint64_t base, int err)
 {
 	if (!lua_may_be_moved(w, base))
 		return walk_error(w, err);
 	w->lua_base = base + w->l_moved;
-	w->lua_flags = flags;
-	w->frame_count = count;
+	w->lua_pc = w->step_pc;
+	w->lua_flags = w->step_flags;
+	w->frame_count = w->step_count;
 	return MSP_STEP_MORE;
 }
 
@@ -1131,9 +1132,12 @@ static MSP_INLINE int lua_step_again(struct msp_walk *w, uint64_t base, uint32_t
 MSP_SUB(lua_step)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint64_t base = w->lua_base, pc = w->lua_pc;
-	uint32_t flags = w->lua_flags, count = w->frame_count;
+	uint64_t base = w->lua_base;
 	int got, dummy;
+
+	w->step_pc = w->lua_pc;
+	w->step_flags = w->lua_flags;
+	w->step_count = w->frame_count;
 
 	if (!y)
 		return walk_error(w, MSP_ERR_INTERNAL);
@@ -1141,7 +1145,7 @@ MSP_SUB(lua_step)
 		return base >= w->l_stack ? lua_leave(w, y, 0) : walk_error(w, MSP_ERR_LUA_BAD_LINK);
 	got = lua_read_frame(w, y, base);
 	if (got < 0)
-		return lua_step_again(w, base, flags, count,
+		return lua_step_again(w, base,
 			got == -MSP_ERR_LUA_READ ? MSP_ERR_LUA_READ : MSP_ERR_LUA_BAD_LINK);
 	dummy = got == 1 || (w->lua_flags & MSP_LUA_SKIP);
 	w->lua_flags &= ~MSP_LUA_SKIP;
@@ -1152,10 +1156,8 @@ MSP_SUB(lua_step)
 		w->jit_base = 0;
 	}
 	got = lua_follow(w, y);
-	if (got) {
-		w->lua_pc = pc;
-		return lua_step_again(w, base, flags, count, got);
-	}
+	if (got)
+		return lua_step_again(w, base, got);
 	if (!w->lua_base)
 		return lua_leave(w, y, w->cand_base);
 	if (w->lua_base >= base)

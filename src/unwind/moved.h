@@ -26,9 +26,10 @@ static MSP_INLINE uint64_t lua_thread_value(const struct msp_lj_layout *y, uint6
 /* 16 bytes at both addresses are the same. */
 static MSP_INLINE int lua_same_words(struct msp_walk *w, uint64_t a, uint64_t b)
 {
-	uint64_t x[2], z[2];
+	const uint64_t *x = (const uint64_t *)w->stack; /* room that no stack has to give */
 
-	return !host_read(w, x, 16, a) && !host_read(w, z, 16, b) && x[0] == z[0] && x[1] == z[1];
+	return !host_read(w, w->stack, 16, a) && !host_read(w, w->stack + 16, 16, b) && x[0] == x[2] &&
+	       x[1] == x[3];
 }
 
 /* Case 1: is w->cand_base a copy of the stack of w->l? */
@@ -70,7 +71,7 @@ MSP_SUB(lua_was_stack)
 }
 
 /* Is the register value w->cand_base of frame w->cand_pc the other stack's place? Then sets w->l_moved. */
-MSP_SUB(lua_try_moved)
+static MSP_INLINE int lua_try_moved(struct msp_walk *w)
 {
 	uint64_t size = w->l_end - w->l_stack;
 
@@ -96,7 +97,7 @@ MSP_SUB(lua_find_moved)
 	for (uint32_t i = 0; i < MSP_KEPT_FRAMES * MSP_KEPT_REGS; i++) {
 		w->cand_pc = i / MSP_KEPT_REGS;
 		w->cand_base = w->kept[i / MSP_KEPT_REGS][i % MSP_KEPT_REGS];
-		if (!MSP_CALL(w, lua_try_moved))
+		if (!lua_try_moved(w))
 			continue;
 		w->l_base += w->l_moved;
 		return MSP_ERR_NONE;

@@ -71,6 +71,8 @@ struct msp_walk {
 	uint64_t walked_l, walked_g; /* whose frames were left last; 0: none yet */
 	uint64_t lua_base;  /* frame being walked */
 	uint64_t lua_pc;    /* its next instruction, 0: unknown */
+	uint64_t step_pc;   /* what a step began with */
+	uint32_t step_flags, step_count;
 	uint64_t cand_base, cand_pc;
 	uint64_t fn, fn_link, fn_pc; /* function at a base: object, frame link, first instruction */
 	uint64_t fn_cfunc;
