@@ -213,8 +213,13 @@ class Checker:
         return groups, lua, None
 
     def fault(self, stack):
-        """None for a legal stack, else what is wrong. Broken stacks are judged from where they begin."""
-        frames, whole = stack.frames, True
+        """None for a legal stack, else what is wrong. Broken stacks are judged from where they begin, and what
+        is marked as an estimate is not judged."""
+        if any(not frame.certain and frame.kind not in ("jit", "inlined") for frame in stack.frames):
+            return "an estimated frame that is not of compiled code"
+        frames, whole = [frame for frame in stack.frames if frame.certain], True
+        if not frames:
+            return "nothing but estimates"
         if frames[0].kind == "error":
             frames, whole = frames[1:], False
         if not frames:
