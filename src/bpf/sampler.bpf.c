@@ -283,6 +283,12 @@ static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
 	return (r->cs & 3) == 3;
 }
 
+/* entry_64.S: the number of the call, -1 after an exception or an interrupt. */
+static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r)
+{
+	return (__s64)r->orig_ax >= 0;
+}
+
 static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
 {
 	w->reg[MSP_X64_RAX] = r->ax;
@@ -312,6 +318,11 @@ static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
 static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
 {
 	return (r->pstate & 0xf) == 0;
+}
+
+static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r)
+{
+	return 0; /* not among the registers that are seen here */
 }
 
 static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
@@ -557,8 +568,11 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 		walk_error(&s->walk, MSP_ERR_NO_PROCESS);
 	else if (!user && (regs_from_task(&s->regs) || !regs_are_user(&s->regs)))
 		walk_error(&s->walk, MSP_ERR_NO_USER_REGS);
-	else
+	else {
+		/* behind the call's instruction, which may be the function's last: as a return address */
+		s->walk.exact = user || !regs_in_syscall(&s->regs);
 		walk(&s->walk, &s->regs);
+	}
 	if (s->walk.error == MSP_ERR_NO_MAPPING)
 		report_mapping(pid_tgid >> 32, s->walk.look);
 	send_sample(s, pid_tgid, kernel_frames);

@@ -9,9 +9,10 @@
 
 struct regset {
 	int arch;
-	size_t size; /* of the whole set, which also tells 64-bit from 32-bit threads */
-	int count;   /* DWARF registers there are */
-	uint8_t pc;  /* where they are, counted in 8-byte words */
+	size_t size;	 /* of the whole set, which also tells 64-bit from 32-bit threads */
+	int count;	 /* DWARF registers there are */
+	uint8_t pc;	 /* where they are, counted in 8-byte words */
+	uint8_t syscall; /* number of the system call, -1 outside of one; 0: not there */
 	uint8_t word[MSP_REG_COUNT];
 };
 
@@ -22,6 +23,7 @@ static const struct regset regsets[] = {
 		.size = 27 * 8,
 		.count = 16,
 		.pc = 16,
+		.syscall = 15,
 		.word = {10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0},
 	},
 	/* struct user_pt_regs of <asm/ptrace.h>: x0..x30, sp, pc, pstate */
@@ -50,5 +52,6 @@ int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp
 	for (int i = 0; i < regset->count; i++)
 		out->reg[i] = word[regset->word[i]];
 	out->pc = word[regset->pc];
+	out->syscall = regset->syscall && (int64_t)word[regset->syscall] >= 0;
 	return 0;
 }

@@ -14,6 +14,7 @@
 struct msp_registers {
 	uint64_t reg[32];
 	uint64_t pc;
+	bool syscall; /* in a system call: pc is behind the instruction that made it, as a return address is */
 };
 
 struct msp_process; /* a live process, by pid; holds a pidfd-like guard against pid reuse */

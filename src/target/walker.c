@@ -144,7 +144,7 @@ static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
 	for (int i = 0; i < MSP_REG_COUNT; i++)
 		w->reg[i] = regs->reg[i];
 	w->pc = regs->pc;
-	w->exact = 1;
+	w->exact = !regs->syscall;
 }
 
 static void give(struct msp_walker *walker, struct msp_stack *out)

@@ -234,8 +234,12 @@ static MSP_INLINE int native_frame_pointer(struct msp_walk *w)
 	uint32_t fp = arch_fp(w), sp = arch_sp(w);
 	uint64_t at = w->reg[fp & 31], pair[2];
 
-	if (reg_known(w, fp) && !at)
-		return MSP_STEP_DONE; /* psABI 3.4.1: a zero frame pointer marks the outermost frame */
+	/*
+	 * psABI 3.4.1: a zero frame pointer marks the outermost frame. Not of the innermost one, where all
+	 * registers are known and this may be one like others.
+	 */
+	if (reg_known(w, fp) && !at && !reg_known(w, 0))
+		return MSP_STEP_DONE;
 	if (!reg_known(w, fp) || (at & 7) || at < w->reg[sp & 31] || at - w->reg[sp & 31] > 1 << 20)
 		return walk_error(w, MSP_ERR_NO_RULE);
 	if (host_read(w, pair, 16, at) || (pair[0] && pair[0] <= at))
