@@ -168,6 +168,9 @@ int msp_lj_names_index(struct msp_lj_names *names, uint64_t budget_us);
  */
 int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller_pt,
 			  uint32_t caller_pos, const struct msp_lj_function **out);
+/* Reads a function that may be gone when it is asked for. Not one that is known: asking often finds no more. */
+void msp_lj_names_remember(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller_pt,
+			   uint32_t caller_pos);
 /* Line of a bytecode position (0 = header instruction) of a function seen before; 0 = unknown. */
 uint32_t msp_lj_names_line(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint32_t pos);
 

@@ -264,6 +264,22 @@ static void improve(struct msp_lj_names *names, struct msp_names_entry *entry)
 	msp_proto_free(&pt);
 }
 
+/* The first call site that is seen may tell a name, where none was known yet. */
+static void name_by_call(struct msp_lj_names *names, struct msp_names_entry *entry, uint64_t caller,
+			 uint32_t pos)
+{
+	const struct msp_lj_function *fn;
+	struct msp_proto pt;
+
+	entry->called = true;
+	if (strcmp(entry->fn->name, MSP_ANONYMOUS) ||
+	    read_identified(names, entry->pt, entry->ident, &pt))
+		return;
+	if (!describe(names, &pt, caller, pos, &fn, &entry->settled))
+		entry->fn = fn;
+	msp_proto_free(&pt);
+}
+
 static int entry_new(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint64_t caller,
 		     uint32_t pos, struct msp_names_entry **out)
 {
@@ -281,6 +297,7 @@ static int entry_new(struct msp_lj_names *names, uint64_t pt, uint64_t ident, ui
 		*out = msp_cache_add(names, pt, ident);
 		(*out)->fn = fn;
 		(*out)->settled = settled;
+		(*out)->called = caller != 0;
 		(*out)->tried = names->index.passes;
 		msp_cache_keep_lines(names, *out, &proto);
 	}
@@ -307,9 +324,20 @@ int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t iden
 	} else if (!entry->settled) {
 		improve(names, entry);
 	}
+	if (caller_pt && !entry->called)
+		name_by_call(names, entry, caller_pt, caller_pos);
 	entry->used = true;
 	*out = entry->fn;
 	return 0;
+}
+
+void msp_lj_names_remember(struct msp_lj_names *names, uint64_t pt, uint64_t ident,
+			   uint64_t caller_pt, uint32_t caller_pos)
+{
+	struct msp_names_entry *entry;
+
+	if (pt && ident && !msp_cache_find(names, pt, ident))
+		entry_new(names, pt, ident, caller_pt, caller_pos, &entry);
 }
 
 uint32_t msp_lj_names_line(struct msp_lj_names *names, uint64_t pt, uint64_t ident, uint32_t pos)

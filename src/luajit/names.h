@@ -178,6 +178,7 @@ struct msp_names_entry {
 	uint32_t tried;		 /* passes of the index when its definition was last looked for */
 	uint8_t tries;		 /* how often it was looked for again */
 	bool settled, used;
+	bool called; /* a call site was looked at */
 };
 
 #define MSP_ANONYMOUS "anonymous"

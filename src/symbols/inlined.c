@@ -7,10 +7,8 @@
 static void name_function(void *ctx, const struct msp_raw_frame *frame,
 			  const struct msp_raw_frame *parent)
 {
-	const struct msp_lj_function *function;
-
-	msp_lj_names_function(ctx, frame->addr, frame->ident, parent ? parent->addr : 0,
-			      parent ? parent->pos : 0, &function);
+	msp_lj_names_remember(ctx, frame->addr, frame->ident, parent ? parent->addr : 0,
+			      parent ? parent->pos : 0);
 }
 
 /* The frames of the trace that raw[i], a VM frame, was met in, and raw[i + 1]. 0: just that frame. */
