@@ -245,8 +245,7 @@ static void improve(struct msp_lj_names *names, struct msp_names_entry *entry)
 	const struct msp_lj_function *fn;
 	struct msp_proto pt;
 
-	if (names->index.running)
-		msp_index_run(names);
+	msp_index_run(names); /* the parent may be younger than the last pass */
 	if (entry->tried == names->index.passes)
 		return;
 	entry->tried = names->index.passes;

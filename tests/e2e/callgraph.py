@@ -18,6 +18,7 @@ is a set of calls, any other line starts with a keyword.
                         the first Lua function, as text joined by ';'. Several
                         lines are alternatives. {start} {thread} {call} {any}
                         stand for common pieces (see PIECES)
+  root-foreign REGEX    the same for a program's own Lua, of which no graph is known: only the root is judged
   define NAME REGEX     a piece of this workload's own, from here on {NAME}
   root-native REGEX     the same for stacks without any Lua frame (default: anything that
                         begins like a thread)
@@ -79,7 +80,7 @@ class Graph:
     def __init__(self, path):
         self.path = path
         self.edges = {}
-        self.roots, self.native_roots = [], []
+        self.roots, self.native_roots, self.foreign_roots = [], [], []
         self.entries, self.builtins = set(), set()
         self.depth, self.when, self.own, self.min = {}, {}, {}, {}
         self.native, self.gone, self.misnamed = 1.0, 0.2, 0.0
@@ -132,6 +133,8 @@ class Graph:
         elif word == "define":
             name, regex = rest.split(None, 1)
             self.pieces[name] = "(?:%s)" % piece(regex, self.pieces).pattern
+        elif word == "root-foreign":
+            self.foreign_roots.append(piece(rest, self.pieces))
         elif word == "root-native":
             self.native_roots.append(piece(rest, self.pieces))
         elif word == "between":

@@ -231,6 +231,9 @@ class Checker:
             why = self.root_fault(groups[0], bool(lua))
             if why:
                 return why
+            text = ";".join(frame.text() for frame in groups[0])
+            if lua and any(regex.fullmatch(text) for regex in self.graph.foreign_roots):
+                return None
         names = [self.name(frame)[0] for frame in lua]
         return self.path_fault(groups, lua, names, whole)
 
