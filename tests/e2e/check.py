@@ -9,6 +9,7 @@ usage: check.py PROFILE [options]
   --max-start N       as many samples may lack the mappings of a program that has just started [10]
   --max-tv PCT        largest total variation distance from the truth [2]
   --max-illegal PCT   largest share of samples with an illegal stack [0]
+  --max-native PCT    largest share of samples without Lua frames [what the graph says]
   --min-samples N     least number of samples [100]
   --inlined-hidden    functions inlined into traces may be missing
   --lua-only          the profile has no native frames: do not ask for them
@@ -458,7 +459,7 @@ def parse_arguments(argv):
     parser.add_argument("profile", nargs="?")
     for name, kind, default in (("graph", str, None), ("truth", str, None), ("min-whole", float, 99.5),
                                 ("max-tv", float, 2.0), ("max-illegal", float, 0.0),
-                                ("min-samples", int, 100), ("max-start", int, 10), ("figures", str, None)):
+                                ("min-samples", int, 100), ("max-start", int, 10), ("max-native", float, None), ("figures", str, None)):
         parser.add_argument("--" + name, type=kind, default=default)
     for name in ("inlined-hidden", "lua-only", "quiet", "lint", "single-root"):
         parser.add_argument("--" + name, action="store_true")
@@ -469,6 +470,8 @@ def parse_arguments(argv):
 
 def run(options):
     graph = Graph(options.graph) if options.graph else None
+    if graph and options.max_native is not None:
+        graph.native = options.max_native
     if options.lint:
         complaints = graph.lint()
         print("\n".join("%s: %s" % (options.graph, text) for text in complaints) or "%s: ok" % options.graph)
