@@ -9,7 +9,7 @@
 #include "moonspy/moonspy.h"
 
 #define BUCKETS 1024
-#define MAX_MEMORY (8u << 20)  /* a program that makes traces without end: start again then */
+#define MAX_MEMORY (8u << 20) /* a program that makes traces without end: start again then */
 /* x86-64: after a trace has stored its new base, it moves the stack pointer and jumps. */
 #define TAIL_CODE 12
 
