@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Compiled code: which trace a pc lies in and what tells it from others
+ * (ident.h), which VM it is of, and how the walk goes on to the Lua stack and
+ * the C frame below it. Part of lua.h.
+ */
+#ifndef MSP_UNWIND_TRACE_H
+#define MSP_UNWIND_TRACE_H
+
+/* Mixes the trace's IR into its identity, a piece at a time. */
+MSP_SUB(lua_mix_ir)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t nk, words;
+	uint64_t ir;
+
+	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return MSP_ERR_LUA_READ;
+	nk = obj_u32(w, y->T_nk);
+	words = obj_u32(w, y->T_nins) - nk;
+	ir = obj_u64(w, y->T_ir) + (uint64_t)nk * 8;
+	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS; at += 16) {
+		if (at >= words)
+			break;
+		if (host_read(w, w->buf, 128, ir + at * 8))
+			return MSP_ERR_LUA_READ;
+		for (uint32_t i = 0; i < 16; i++)
+			if (at + i < words)
+				w->trace_ident = msp_ident_mix(w->trace_ident, obj_u64(w, i * 8));
+	}
+	return 0;
+}
+
+/* Reads snapshot i of a trace to w->buf. */
+static MSP_INLINE int lua_read_snap(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t snaps,
+	uint32_t i)
+{
+	return host_read(w, w->buf, 12, snaps + (uint64_t)i * (uint32_t)y->snap_size);
+}
+
+/* Mixes the position of snapshot i, which stands behind its entries, into the trace's identity. */
+static MSP_INLINE int lua_mix_snap(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t snaps,
+	uint64_t map, uint32_t i)
+{
+	uint64_t pc = 0;
+
+	if (lua_read_snap(w, y, snaps, i))
+		return MSP_ERR_LUA_READ;
+	map += ((uint64_t)obj_u32(w, y->snap_mapofs) + obj_u8(w, y->snap_nent)) * 4;
+	if (read_ref(w, y, map, &pc))
+		return MSP_ERR_LUA_READ;
+	w->trace_ident = msp_ident_mix(w->trace_ident, pc);
+	return 0;
+}
+
+/* Mixes the snapshots around trace_ofs: the last one whose code begins before it, and the next. */
+MSP_SUB(lua_mix_snaps)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t lo = 0, hi, count, mid, unit = host_arch(w) == MSP_ARCH_ARM64 ? 4 : 1;
+	uint64_t snaps, map;
+
+	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return MSP_ERR_LUA_READ;
+	count = hi = obj_u16(w, y->T_nsnap);
+	snaps = obj_u64(w, y->T_snap);
+	map = obj_u64(w, y->T_snapmap);
+	for (int i = 0; i < 16 && hi - lo > 1; i++) {
+		mid = lo + (hi - lo) / 2;
+		if (lua_read_snap(w, y, snaps, mid))
+			return MSP_ERR_LUA_READ;
+		if (obj_u16(w, y->snap_mcofs) * unit <= w->trace_ofs)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	if (lua_mix_snap(w, y, snaps, map, lo))
+		return MSP_ERR_LUA_READ;
+	return lo + 1 < count ? lua_mix_snap(w, y, snaps, map, lo + 1) : 0;
+}
+
+/*
+ * What identifies the trace at trace_at beyond its number: w->trace_ident, 0 if
+ * it cannot be read, or if this build does not say where a snapshot's code begins.
+ */
+static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	if (y->snap_mcofs < 0 || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return;
+	w->trace_ident = msp_trace_ident(w->buf, y, w->trace_at);
+	if (MSP_CALL(w, lua_mix_ir) || MSP_CALL(w, lua_mix_snaps))
+		w->trace_ident = 0;
+	else if (!w->trace_ident)
+		w->trace_ident = 1;
+}
+
+/* How far before a place in compiled code the start of its trace is looked for. */
+#define MSP_TRACE_HEAD_PIECES 17
+#define MSP_TRACE_HEAD_PIECE 240
+
+/* In the code at w->buf, the last store of a trace's number as the VM's state: the number, 0 if there is none. */
+MSP_SUB(lua_stored_number)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint8_t mode = y && y->gc64 ? 0x86 : 0x25; /* mov dword [r14 + disp32], imm32; [abs32] */
+	uint32_t place;
+
+	if (!y)
+		return 0;
+	place = y->g_vmstate + (y->gc64 ? -y->dispatch_to_g : (int32_t)w->g);
+	for (uint32_t i = 248; i > 2; i--)
+		if (*(const uint32_t *)(w->buf + i) == place && w->buf[i - 1] == mode)
+			return *(const uint32_t *)(w->buf + i + 4) & 0xffff;
+	return 0;
+}
+
+/*
+ * While a trace runs a step of the collector, and at its very start, the VM's
+ * state is not its number. Its code begins by storing it: looked for from
+ * w->look backwards, and proved by the trace's range.
+ */
+static MSP_INLINE uint32_t lua_number_from_code(struct msp_walk *w)
+{
+	uint64_t at = w->look + 16 - 256; /* the store itself may be what runs next */
+	int number;
+
+	if (host_arch(w) != MSP_ARCH_X86_64)
+		return 0;
+	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
+		if (host_read(w, w->buf, 256, at))
+			return 0;
+		number = MSP_CALL(w, lua_stored_number);
+		if (number)
+			return number;
+		at -= MSP_TRACE_HEAD_PIECE;
+	}
+	return 0;
+}
+
+/* Is w->look in the code of the trace with that number? Sets w->trace*. */
+static MSP_INLINE int lua_is_trace(struct msp_walk *w, const struct msp_lj_layout *y, uint32_t number)
+{
+	uint64_t traces = 0, mcode;
+	uint32_t size = 0;
+
+	if (!number || host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || number >= size)
+		return 0;
+	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
+		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
+		return 0;
+	if (host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+		return 0;
+	mcode = obj_u64(w, y->T_mcode);
+	if (w->look - mcode >= obj_u32(w, y->T_szmcode))
+		return 0;
+	w->trace = number;
+	w->trace_ofs = w->look - mcode;
+	w->trace_startpc = obj_ref(w, y, y->T_startpc);
+	return 1;
+}
+
+/* Which trace is it? Its number, by range; else 0. */
+static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	int32_t number = 0;
+
+	w->trace = w->trace_ofs = 0;
+	w->trace_startpc = w->trace_ident = 0;
+	if (host_read(w, &number, 4, w->g + y->g_vmstate))
+		return;
+	if (!lua_is_trace(w, y, number > 0 ? number : 0) && !lua_is_trace(w, y, lua_number_from_code(w)))
+		return;
+	lua_identify_trace(w, y);
+}
+
+#define MSP_MAX_TRACE_STACK (1u << 16)
+
+/*
+ * Without GC64 compiled code has no register for its VM. How far above the
+ * stack pointer the innermost C frame of the one that the host knows is.
+ */
+static MSP_INLINE uint64_t lua_vm_distance(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t l = 0, cframe = 0;
+
+	if (!w->vm_g || lua_prove_g(w, y, w->vm_g) || read_ref(w, y, w->vm_g + y->g_cur_L, &l) || !l ||
+		host_read(w, &cframe, 8, l + y->L_cframe))
+		return ~0ull;
+	/* Lua code that it called (finalizers) has made C frames inside. */
+	return w->vm_g == w->walked_g ? 0 : (cframe & ~3ull) - w->reg[arch_sp(w) & 31];
+}
+
+/*
+ * The VM that compiled code belongs to, by its dispatch register: the first
+ * LuaJIT of the process for which it leads to a proved global_State. Sets
+ * w->layout, w->vm_base, w->g; w->cfa is the interpreter's first dispatch target.
+ */
+static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
+{
+	const struct msp_lj_layout *y;
+	uint64_t g = 0, nearest = MSP_MAX_TRACE_STACK, distance;
+	uint32_t which = MSP_MAX_HOST_VMS;
+
+	for (uint32_t i = 0; i < MSP_MAX_HOST_VMS; i++) {
+		y = host_vm(w, i);
+		if (!y)
+			break;
+		if (!y->gc64) {
+			distance = lua_vm_distance(w, y);
+			if (distance < nearest) {
+				nearest = distance;
+				which = i;
+			}
+			continue;
+		}
+		if (!reg_known(w, y->reg_dispatch))
+			continue;
+		g = reg_get(w, y->reg_dispatch);
+		if (!y->reg_is_g)
+			g -= (int64_t)y->dispatch_to_g;
+		if (!lua_prove_g(w, y, g) && !host_read(w, &w->cfa, 8, g + (int64_t)y->dispatch_to_g))
+			return y;
+	}
+	y = which < MSP_MAX_HOST_VMS ? host_vm(w, which) : NULL;
+	if (!y || lua_prove_g(w, y, w->vm_g) || host_read(w, &w->cfa, 8, w->vm_g + (int64_t)y->dispatch_to_g))
+		return NULL;
+	return y;
+}
+
+/* C frames that Lua code called from a trace (finalizers) has made inside of it: skipped. */
+#define MSP_MAX_CFRAMES 16
+
+/* The VM C frame that a trace with this stack pointer was entered from: w->l_cframe. */
+static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t sp)
+{
+	uint64_t save_l = 0;
+
+	for (int i = 0; i < MSP_MAX_CFRAMES && w->l_cframe < sp; i++) {
+		if (host_read(w, &w->l_cframe, 8, w->l_cframe + y->cf_prev))
+			return MSP_ERR_STACK_READ;
+		w->l_cframe &= ~3ull;
+	}
+	if (w->l_cframe < sp || w->l_cframe - sp > MSP_MAX_TRACE_STACK ||
+		read_ref(w, y, w->l_cframe + y->cf_L, &save_l) || save_l != w->l)
+		return MSP_ERR_LUA_CFRAME;
+	return 0;
+}
+
+/*
+ * Compiled code uses registers that the interpreter does not, and saves them
+ * around its C frame (vm_x64.dasc, BC_JLOOP): without them the C caller's are lost.
+ */
+static MSP_INLINE void lua_trace_registers(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	if (host_arch(w) != MSP_ARCH_X86_64)
+		return;
+	w->known &= ~(1u << MSP_X64_R12 | 1u << MSP_X64_R13);
+	if (!host_read(w, &w->reg[MSP_X64_R12], 8, w->l_cframe))
+		w->known |= 1u << MSP_X64_R12;
+	if (!host_read(w, &w->reg[MSP_X64_R13], 8, y->gc64 ? w->l_cframe - 8 : w->l_cframe + 8))
+		w->known |= 1u << MSP_X64_R13;
+}
+
+/*
+ * w->pc is in compiled code, or in the VM's code between it and the
+ * interpreter. L->cframe is the VM C frame that the trace was entered from:
+ * continue there, as if the interpreter had been interrupted.
+ */
+MSP_SUB(lua_enter_trace)
+{
+	const struct msp_lj_layout *y = lua_find_vm(w);
+	uint64_t l, jit_base = 0, entry, sp = w->reg[arch_sp(w) & 31];
+	int err;
+
+	if (!y)
+		return MSP_ERR_LUA_NO_VM;
+	entry = w->cfa;
+	l = w->walked_g == w->g ? w->walked_l : 0;
+	if ((!l && read_ref(w, y, w->g + y->g_cur_L, &l)) ||
+		read_ref(w, y, w->g + y->g_jit_base, &jit_base))
+		return MSP_ERR_LUA_READ;
+	err = lua_load_l(w, y, l);
+	if (err)
+		return err;
+	err = lua_trace_cframe(w, y, sp);
+	if (err)
+		return err;
+	lua_find_trace(w, y);
+	err = lua_note_state(w, y);
+	if (err)
+		return err;
+	if (jit_base && !lua_in_stack(w, jit_base))
+		jit_base += w->l_moved;
+	w->jit_base = jit_base ? jit_base : w->l_base;
+	w->reg[arch_sp(w) & 31] = w->l_cframe;
+	w->known |= 1u << arch_sp(w);
+	w->known &= ~(1u << (y->reg_pc & 31));
+	lua_trace_registers(w, y);
+	w->pc = entry;
+	w->exact = 1;
+	return MSP_STEP_MORE;
+}
+
+#endif
