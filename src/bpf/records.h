@@ -65,7 +65,8 @@ struct msp_sample {
 	int32_t vmstate;
 	uint32_t has_vm;
 	uint32_t kernel_frames; /* of the frames, that many are the kernel's */
-	uint32_t parent, unused; /* walked with the tables of that process, which it was forked from; 0: its own */
+	uint32_t ways;   /* bit n: enum msp_way n was taken */
+	uint32_t parent; /* walked with the tables of that process, which it was forked from; 0: its own */
 	char comm[16];
 	uint64_t time; /* ns, CLOCK_MONOTONIC */
 };

@@ -419,7 +419,7 @@ static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 ke
 {
 	struct msp_walk *w = &s->walk;
 	struct msp_sample *h = (void *)((char *)w->frame - sizeof(*h));
-	__u32 size = w->frame_count, error = w->error, has_vm = w->has_vm;
+	__u32 size = w->frame_count, error = w->error, has_vm = w->has_vm, ways = w->ways;
 	__s32 vmstate = w->vmstate;
 
 	if (size > MSP_MAX_FRAMES)
@@ -433,7 +433,7 @@ static MSP_INLINE void send_sample(struct walk_slot *s, __u64 pid_tgid, __u32 ke
 	h->has_vm = has_vm;
 	h->kernel_frames = kernel_frames;
 	h->parent = s->parent;
-	h->unused = 0;
+	h->ways = ways;
 	h->time = s->began;
 	bpf_get_current_comm(h->comm, sizeof(h->comm));
 	size = sizeof(*h) + size * sizeof(struct msp_raw_frame);

@@ -242,6 +242,16 @@ static void put_counter(struct msp_json *json, const char *key, uint64_t value)
 	msp_json_uint(json, value);
 }
 
+static void put_reasons(struct msp_json *json, const char *key,
+			const struct msp_quality_reason *list)
+{
+	msp_json_key(json, key);
+	msp_json_object(json);
+	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && list[i].reason[0]; i++)
+		put_counter(json, list[i].reason, list[i].count);
+	msp_json_end(json);
+}
+
 void msp_json_quality(struct msp_json *json, const struct msp_quality *q)
 {
 	msp_json_object(json);
@@ -249,11 +259,8 @@ void msp_json_quality(struct msp_json *json, const struct msp_quality *q)
 	put_counter(json, "lost", q->lost);
 	put_counter(json, "whole", q->whole);
 	put_counter(json, "truncated", q->truncated);
-	msp_json_key(json, "errors");
-	msp_json_object(json);
-	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && q->errors[i].reason[0]; i++)
-		put_counter(json, q->errors[i].reason, q->errors[i].count);
-	msp_json_end(json);
+	put_reasons(json, "errors", q->errors);
+	put_reasons(json, "ways", q->ways);
 	put_counter(json, "estimated", q->estimated);
 	msp_json_key(json, "seconds");
 	msp_json_double(json, q->seconds);

@@ -120,6 +120,8 @@ static void write_strings(struct writer *w)
 		string_number(w, w->tree.threads[i].name);
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && quality->errors[i].reason[0]; i++)
 		string_number(w, quality->errors[i].reason);
+	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && quality->ways[i].reason[0]; i++)
+		string_number(w, quality->ways[i].reason);
 	for (size_t i = 0; i < msp_profile_meta_count(w->profile); i++) {
 		const char *key, *value;
 
@@ -188,10 +190,25 @@ static void write_stacks(struct writer *w)
 	end_section(w, MSP_SECTION_COUNTS, &w->body);
 }
 
+static void write_reasons(struct writer *w, enum msp_section section,
+			  const struct msp_quality_reason *list)
+{
+	uint64_t n = 0;
+
+	while (n < MSP_PROFILE_MAX_REASONS && list[n].reason[0])
+		n++;
+	begin_table(w, section, n);
+	for (uint64_t i = 0; i < n; i++) {
+		put_string(w, list[i].reason);
+		msp_put_varint(&w->body, list[i].count);
+	}
+	end_section(w, section, &w->body);
+}
+
 static void write_quality(struct writer *w)
 {
 	const struct msp_quality *q = msp_profile_quality_of(w->profile);
-	uint64_t seconds, n = 0;
+	uint64_t seconds;
 
 	memcpy(&seconds, &q->seconds, sizeof(seconds));
 	begin_table(w, MSP_SECTION_QUALITY, 1);
@@ -206,14 +223,8 @@ static void write_quality(struct writer *w)
 	msp_put_varint(&w->body, q->bpf_ns_median);
 	msp_put_varint(&w->body, q->bpf_ns_p99);
 	end_section(w, MSP_SECTION_QUALITY, &w->body);
-	while (n < MSP_PROFILE_MAX_REASONS && q->errors[n].reason[0])
-		n++;
-	begin_table(w, MSP_SECTION_ERRORS, n);
-	for (uint64_t i = 0; i < n; i++) {
-		put_string(w, q->errors[i].reason);
-		msp_put_varint(&w->body, q->errors[i].count);
-	}
-	end_section(w, MSP_SECTION_ERRORS, &w->body);
+	write_reasons(w, MSP_SECTION_ERRORS, q->errors);
+	write_reasons(w, MSP_SECTION_WAYS, q->ways);
 }
 
 static void write_meta(struct writer *w)

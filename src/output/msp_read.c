@@ -378,7 +378,8 @@ static int read_quality(struct reader *r)
 	return 0;
 }
 
-static int read_errors(struct reader *r)
+static int read_reasons(struct reader *r, void (*count)(struct msp_quality *quality,
+							const char *reason, uint64_t count))
 {
 	struct table t;
 	const char *reason = NULL;
@@ -389,9 +390,19 @@ static int read_errors(struct reader *r)
 			return err;
 		if (!reason || !reason[0])
 			return refused(r, MSP_E_INVALID, "no reason");
-		msp_quality_error(msp_profile_quality(r->profile), reason, t.row[1]);
+		count(msp_profile_quality(r->profile), reason, t.row[1]);
 	}
 	return err;
+}
+
+static int read_errors(struct reader *r)
+{
+	return read_reasons(r, msp_quality_error);
+}
+
+static int read_ways(struct reader *r)
+{
+	return read_reasons(r, msp_quality_way);
 }
 
 static int read_meta(struct reader *r)
@@ -442,7 +453,7 @@ static int (*const readers[])(struct reader *) = {
 	[MSP_SECTION_NODES] = read_nodes,     [MSP_SECTION_THREADS] = read_threads,
 	[MSP_SECTION_COUNTS] = read_counts,   [MSP_SECTION_QUALITY] = read_quality,
 	[MSP_SECTION_ERRORS] = read_errors,   [MSP_SECTION_META] = read_meta,
-	[MSP_SECTION_OBJECTS] = read_objects,
+	[MSP_SECTION_OBJECTS] = read_objects, [MSP_SECTION_WAYS] = read_ways,
 };
 
 static enum msp_section section_of(const char *tag)

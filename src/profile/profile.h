@@ -16,12 +16,16 @@ struct msp_profile;
 
 /* How good the recording was; all counters are of samples. */
 #define MSP_PROFILE_MAX_REASONS 32
+/* Samples of one kind. */
+struct msp_quality_reason {
+	char reason[48];
+	uint64_t count;
+};
+
 struct msp_quality {
 	uint64_t samples, lost, whole, truncated, estimated;
-	struct {
-		char reason[48];
-		uint64_t count;
-	} errors[MSP_PROFILE_MAX_REASONS]; /* sorted by count, falling; reason "" ends */
+	/* Why stacks are not whole, and where the walker took a second way; by count, falling; "" ends. */
+	struct msp_quality_reason errors[MSP_PROFILE_MAX_REASONS], ways[MSP_PROFILE_MAX_REASONS];
 	double seconds;
 	uint32_t rate;              /* Hz asked for */
 	uint64_t bpf_ns_per_sample; /* 0 = not measured */
@@ -55,8 +59,10 @@ bool msp_profile_object(const struct msp_profile *profile, const char *object, c
 			const char **path);
 struct msp_quality *msp_profile_quality(struct msp_profile *profile);
 const struct msp_quality *msp_profile_quality_of(const struct msp_profile *profile);
-/* Counts an error; keeps errors[] sorted. Reasons that find no place are counted as "other". */
+/* Counts an error; keeps errors[] sorted. Reasons that find no place are counted as "other". Count 0: nothing. */
 void msp_quality_error(struct msp_quality *quality, const char *reason, uint64_t count);
+/* The same for ways[]. */
+void msp_quality_way(struct msp_quality *quality, const char *reason, uint64_t count);
 /* Key/value of the recording ("version", "command", "event", "start" as RFC 3339, ...). */
 int msp_profile_set_meta(struct msp_profile *profile, const char *key, const char *value);
 const char *msp_profile_meta(const struct msp_profile *profile, const char *key);

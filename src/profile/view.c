@@ -161,25 +161,36 @@ int msp_profile_view(const struct msp_profile *profile, const struct msp_view *v
 	return err;
 }
 
-void msp_quality_error(struct msp_quality *quality, const char *reason, uint64_t count)
+static void count_reason(struct msp_quality_reason *list, const char *reason, uint64_t count)
 {
 	size_t i, last = MSP_PROFILE_MAX_REASONS - 1;
 
-	for (i = 0; i < last && quality->errors[i].reason[0]; i++)
-		if (!strncmp(quality->errors[i].reason, reason,
-			     sizeof(quality->errors[i].reason) - 1))
+	if (!count)
+		return;
+	for (i = 0; i < last && list[i].reason[0]; i++)
+		if (!strncmp(list[i].reason, reason, sizeof(list[i].reason) - 1))
 			break;
 	/* The last place is for all that find none. */
 	if (i == last)
 		reason = "other";
-	snprintf(quality->errors[i].reason, sizeof(quality->errors[i].reason), "%s", reason);
-	quality->errors[i].count += count;
-	for (; i > 0 && quality->errors[i].count > quality->errors[i - 1].count; i--) {
-		__typeof__(quality->errors[0]) other = quality->errors[i - 1];
+	snprintf(list[i].reason, sizeof(list[i].reason), "%s", reason);
+	list[i].count += count;
+	for (; i > 0 && list[i].count > list[i - 1].count; i--) {
+		struct msp_quality_reason other = list[i - 1];
 
-		quality->errors[i - 1] = quality->errors[i];
-		quality->errors[i] = other;
+		list[i - 1] = list[i];
+		list[i] = other;
 	}
+}
+
+void msp_quality_error(struct msp_quality *quality, const char *reason, uint64_t count)
+{
+	count_reason(quality->errors, reason, count);
+}
+
+void msp_quality_way(struct msp_quality *quality, const char *reason, uint64_t count)
+{
+	count_reason(quality->ways, reason, count);
 }
 
 static void add_quality(struct msp_quality *to, const struct msp_quality *from)
@@ -203,6 +214,8 @@ static void add_quality(struct msp_quality *to, const struct msp_quality *from)
 		to->bpf_ns_p99 = from->bpf_ns_p99;
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && from->errors[i].reason[0]; i++)
 		msp_quality_error(to, from->errors[i].reason, from->errors[i].count);
+	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && from->ways[i].reason[0]; i++)
+		msp_quality_way(to, from->ways[i].reason, from->ways[i].count);
 }
 
 int msp_profile_merge(struct msp_profile *profile, const struct msp_profile *other)

@@ -69,7 +69,7 @@ struct msp_recorder {
 	size_t deferred_count, deferred_room;
 	uint64_t swept_ns;
 	uint64_t samples, whole, truncated, estimated;
-	uint64_t errors[MSP_ERROR_REASON_COUNT];
+	uint64_t errors[MSP_ERROR_REASON_COUNT], ways[MSP_WAY_COUNT];
 	uint64_t functions_gone, traces_gone;
 	int failed; /* error code of what cannot be gone on with */
 	uint32_t *ids; /* of one stack */

@@ -225,6 +225,7 @@ static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid,
 				    .tid = tid,
 				    .frame_count = stack->count,
 				    .error = stack->error,
+				    .ways = stack->ways,
 				    .vmstate = stack->vmstate,
 				    .has_vm = stack->has_vm,
 				    .time = rec_now_ns()};

@@ -108,6 +108,8 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
 
 static void count_quality(struct msp_recorder *rec, const struct msp_sample *sample)
 {
+	uint32_t ways = sample->ways | (sample->parent ? 1u << MSP_WAY_PARENT : 0);
+
 	rec->samples++;
 	if (sample->error == MSP_ERR_NONE)
 		rec->whole++;
@@ -115,6 +117,8 @@ static void count_quality(struct msp_recorder *rec, const struct msp_sample *sam
 		rec->truncated++;
 	else if (sample->error < MSP_ERROR_REASON_COUNT)
 		rec->errors[sample->error]++;
+	for (int i = 0; i < MSP_WAY_COUNT; i++)
+		rec->ways[i] += ways >> i & 1;
 }
 
 static void keep_names(struct msp_recorder *rec, struct rec_process *p,
@@ -175,25 +179,15 @@ static const char *const reason_text[] = {
 #undef _
 };
 
-static void add_reason(struct msp_quality *q, size_t *n, const char *text, uint64_t count)
-{
-	size_t at = *n;
-
-	if (!count || *n >= MSP_PROFILE_MAX_REASONS)
-		return;
-	while (at && q->errors[at - 1].count < count) {
-		q->errors[at] = q->errors[at - 1];
-		at--;
-	}
-	strncpy(q->errors[at].reason, text, sizeof(q->errors[at].reason) - 1);
-	q->errors[at].count = count;
-	++*n;
-}
+static const char *const way_text[] = {
+#define _(id, text) text,
+	MSP_WAYS(_)
+#undef _
+};
 
 void rec_fill_quality(struct msp_recorder *rec)
 {
 	struct msp_quality *q = msp_profile_quality(rec->profile);
-	size_t n = 0;
 
 	memset(q, 0, sizeof(*q));
 	q->samples = rec->samples;
@@ -201,9 +195,11 @@ void rec_fill_quality(struct msp_recorder *rec)
 	q->truncated = rec->truncated;
 	q->estimated = rec->estimated;
 	for (int i = MSP_ERR_TRUNCATED + 1; i < MSP_ERROR_REASON_COUNT; i++)
-		add_reason(q, &n, reason_text[i], rec->errors[i]);
-	add_reason(q, &n, "function gone before it was named", rec->functions_gone);
-	add_reason(q, &n, "trace gone before it was read", rec->traces_gone);
+		msp_quality_error(q, reason_text[i], rec->errors[i]);
+	msp_quality_error(q, "function gone before it was named", rec->functions_gone);
+	msp_quality_error(q, "trace gone before it was read", rec->traces_gone);
+	for (int i = 0; i < MSP_WAY_COUNT; i++)
+		msp_quality_way(q, way_text[i], rec->ways[i]);
 	q->seconds = (rec_now_ns() - rec->started_ns) / 1e9;
 	q->rate = rec->opts.rate;
 	if (rec->sampler) {

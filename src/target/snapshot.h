@@ -23,6 +23,7 @@ struct msp_stack {
 	const struct msp_lj_place *places;  /* of those that are LUA, FAST or CFUNC; other places are void */
 	size_t count;
 	int error;    /* enum msp_error_reason */
+	uint32_t ways; /* bit n: enum msp_way n was taken */
 	bool has_vm;  /* a LuaJIT VM is on it; vmstate is that of the innermost */
 	int32_t vmstate;
 };

@@ -155,6 +155,7 @@ static void give(struct msp_walker *walker, struct msp_stack *out)
 				  .places = walker->place,
 				  .count = w->frame_count,
 				  .error = w->error,
+				  .ways = w->ways,
 				  .has_vm = w->has_vm,
 				  .vmstate = w->vmstate};
 }

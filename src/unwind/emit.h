@@ -3,6 +3,12 @@
 #ifndef MSP_UNWIND_EMIT_H
 #define MSP_UNWIND_EMIT_H
 
+/* Notes that a second way is taken. */
+static MSP_INLINE void walk_way(struct msp_walk *w, enum msp_way way)
+{
+	w->ways |= 1u << way;
+}
+
 /* The next free frame, or NULL: the stack is full (one place is kept for the mark). */
 static MSP_INLINE struct msp_raw_frame *emit_frame(struct msp_walk *w, uint8_t kind)
 {

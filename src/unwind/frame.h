@@ -93,4 +93,34 @@ enum msp_error_reason {
 	MSP_ERROR_REASON_COUNT
 };
 
+/*
+ * Second ways: taken where the first does not tell, and checked like it. Each is counted, a sample
+ * once for each way that it took. At most 32.
+ */
+#define MSP_WAYS(_) \
+	_(FRAME_POINTER, "no unwind rule: the frame pointer") \
+	_(CALLBACK_CODE, "FFI callback's own code: by its bytes") \
+	_(CALLBACK_EARLY, "FFI callback that has no VM yet: as C code") \
+	_(LANDING, "error that lands: by the unwinder's frame") \
+	_(CAUGHT, "error that is caught: at its catcher's frame") \
+	_(MOVED, "Lua stack being moved: by registers") \
+	_(NO_ROW, "interpreter without a row: by PC and BASE") \
+	_(CALLER_BASE, "BASE not yet or no more: the caller's") \
+	_(STORED_BASE, "BASE not the function's: L->base") \
+	_(STORED_PC, "PC not the function's: as stored") \
+	_(TRACE_BY_CODE, "trace not in vmstate: by its code") \
+	_(TRACE_NO_NUMBER, "trace not in vmstate, nor by its code") \
+	_(TRACE_NO_BASE, "trace without jit_base: L->base") \
+	_(TRACE_GC, "trace below a finalizer: its coroutine") \
+	_(TRACE_CFRAMES, "trace below C frames: by stack pointer") \
+	_(PARENT, "process not read yet: its parent's tables") \
+	_(VM_BY_STACK, "compiled code without VM: nearest C frame")
+
+enum msp_way {
+#define _(id, text) MSP_WAY_##id,
+	MSP_WAYS(_)
+#undef _
+	MSP_WAY_COUNT
+};
+
 #endif

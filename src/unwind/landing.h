@@ -67,6 +67,7 @@ static MSP_INLINE int lua_land(struct msp_walk *w, const struct msp_lj_layout *y
 	pc = w->cand_pc;
 	if (err || w->found != 1 || read_ref(w, y, cf + y->cf_L, &l) || lua_load_l(w, y, l))
 		return MSP_ERR_LUA_THROWN;
+	walk_way(w, MSP_WAY_LANDING);
 	w->reg[arch_sp(w) & 31] = cf;
 	w->pc = pc;
 	return MSP_ERR_NONE;

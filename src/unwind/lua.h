@@ -362,6 +362,15 @@ static MSP_INLINE int lua_suspend(struct msp_walk *w, const struct msp_lj_layout
 	return 0;
 }
 
+/* The frame's PC as the VM has stored it, if it is one of this function. */
+static MSP_INLINE void lua_stored_pc(struct msp_walk *w)
+{
+	if (!lua_pc_inside(w, w->save_pc))
+		return;
+	walk_way(w, MSP_WAY_STORED_PC);
+	w->lua_pc = w->save_pc;
+}
+
 /* The frame's own PC when C code runs above it: what the VM kept in its register, else in SAVE_PC. */
 static MSP_INLINE void lua_outer_pc(struct msp_walk *w)
 {
@@ -372,8 +381,8 @@ static MSP_INLINE void lua_outer_pc(struct msp_walk *w)
 		w->lua_pc = w->trace_startpc && lua_pc_inside(w, w->trace_startpc + 4) ? w->trace_startpc + 4 : 0;
 	else if (lua_pc_inside(w, w->reg_pc))
 		w->lua_pc = w->reg_pc;
-	else if (lua_pc_inside(w, w->save_pc))
-		w->lua_pc = w->save_pc;
+	else
+		lua_stored_pc(w);
 }
 
 /* Starts at a base that is certain (C code runs above it); its PC may be unknown. */
@@ -433,10 +442,12 @@ static MSP_INLINE int lua_base_by_pc(struct msp_walk *w, const struct msp_lj_lay
 	w->cand_base = base;
 	if (!MSP_CALL(w, lua_try_base) && !MSP_CALL(w, lua_check_link))
 		return 0;
+	walk_way(w, MSP_WAY_CALLER_BASE);
 	a = lua_call_a(w, w->reg_pc);
 	w->cand_base = base - frame_head(y) - 8 * a;
 	if (a >= 0 && !MSP_CALL(w, lua_try_base))
 		return 0;
+	walk_way(w, MSP_WAY_STORED_BASE);
 	w->cand_base = w->l_base; /* right after a helper in C has run */
 	if (!MSP_CALL(w, lua_try_base))
 		return 0;
@@ -472,7 +483,9 @@ static MSP_INLINE int lua_base_by_distance(struct msp_walk *w, const struct msp_
 	if (got)
 		return MSP_ERR_LUA_BAD_BASE;
 	w->lua_base = base;
-	w->lua_pc = !w->fn_ffid && lua_pc_inside(w, w->save_pc) ? w->save_pc : 0;
+	w->lua_pc = 0;
+	if (!w->fn_ffid)
+		lua_stored_pc(w);
 	return 0;
 }
 
@@ -536,8 +549,12 @@ static MSP_INLINE uint64_t lua_rule_base(struct msp_walk *w, const struct msp_lj
 		reg = MSP_X64_RBP;
 	else if (place == MSP_LEAF_BASE_R15)
 		reg = MSP_X64_R15;
-	if (place == MSP_LEAF_BASE_STORED || !reg_known(w, reg))
+	if (place == MSP_LEAF_BASE_STORED)
 		return w->l_base;
+	if (!reg_known(w, reg)) {
+		walk_way(w, MSP_WAY_STORED_BASE);
+		return w->l_base;
+	}
 	base = reg_get(w, reg);
 	return y->gc64 ? base : (uint32_t)base;
 }
@@ -574,8 +591,8 @@ static MSP_INLINE int lua_leaf_complete(struct msp_walk *w, const struct msp_lj_
 		w->lua_pc = pc;
 	else if (pc == w->fn_pc || pc == w->fn_link) /* about to run the header instruction */
 		w->lua_pc = w->fn_pc + 4;
-	else if (lua_pc_inside(w, w->save_pc))
-		w->lua_pc = w->save_pc;
+	else
+		lua_stored_pc(w);
 	return 0;
 }
 
@@ -650,8 +667,10 @@ MSP_SUB(lua_leaf_by_rule)
 	if (intact)
 		return 0;
 	/* An error that pcall catches goes on at its caller's frame, before the C stack does. */
-	if (!w->exact && !got && link != w->fn_link && !MSP_CALL(w, lua_check_link))
+	if (!w->exact && !got && link != w->fn_link && !MSP_CALL(w, lua_check_link)) {
+		walk_way(w, MSP_WAY_CAUGHT);
 		return lua_read_frame(w, y, base) ? MSP_ERR_LUA_BAD_BASE : 0;
+	}
 	w->fn_link = link;
 	return lua_follow(w, y);
 }
@@ -701,6 +720,7 @@ static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layo
 	}
 	if (w->rule.leaf & MSP_LEAF_KNOWN)
 		return MSP_CALL(w, lua_leaf_by_rule);
+	walk_way(w, MSP_WAY_NO_ROW);
 	if (w->exact || reg_known(w, y->reg_base))
 		return MSP_CALL(w, lua_leaf_base);
 	return MSP_CALL(w, lua_called_base);
@@ -758,8 +778,10 @@ MSP_SUB(lua_enter_vm)
 	if (read_ref(w, y, cf + y->cf_L, &l) || read_ref(w, y, cf + y->cf_PC, &w->save_pc))
 		return walk_error(w, MSP_ERR_STACK_READ);
 	err = lua_load_l(w, y, l);
-	if (err && w->rule.flags & MSP_RULE_VM_CALLBACK) /* it does not say whose it is yet */
+	if (err && w->rule.flags & MSP_RULE_VM_CALLBACK) { /* it does not say whose it is yet */
+		walk_way(w, MSP_WAY_CALLBACK_EARLY);
 		return emit_native(w) ? MSP_STEP_DONE : MSP_CALL(w, native_unwind);
+	}
 	if (!err)
 		err = lua_note_state(w, y);
 	if (!err)

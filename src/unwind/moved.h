@@ -99,6 +99,7 @@ MSP_SUB(lua_find_moved)
 		w->cand_base = w->kept[i / MSP_KEPT_REGS][i % MSP_KEPT_REGS];
 		if (!lua_try_moved(w))
 			continue;
+		walk_way(w, MSP_WAY_MOVED);
 		w->l_base += w->l_moved;
 		return MSP_ERR_NONE;
 	}

@@ -247,6 +247,7 @@ static MSP_INLINE int native_frame_pointer(struct msp_walk *w)
 	w->look = pair[1] - 1;
 	if (MSP_CALL(w, find_mapping))
 		return walk_error(w, MSP_ERR_NO_RULE);
+	walk_way(w, MSP_WAY_FRAME_POINTER);
 	w->reg[fp & 31] = pair[0];
 	w->reg[sp & 31] = at + 16;
 	w->pc = pair[1];
@@ -327,6 +328,7 @@ MSP_SUB(native_callback_stub)
 	if (group[0] != 0x55 || group[1] != 0xb4 || group[3] != 0x48 || group[4] != 0xbd ||
 		(group[13] != 0xe9 && group[13] != 0xff))
 		return 1;
+	walk_way(w, MSP_WAY_CALLBACK_CODE);
 	__builtin_memset(&w->rule, 0, sizeof(w->rule));
 	w->rule.cfa_kind = MSP_CFA_REG;
 	w->rule.cfa_reg = MSP_X64_RSP;

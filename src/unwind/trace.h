@@ -168,8 +168,13 @@ static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_la
 	w->trace_startpc = w->trace_ident = 0;
 	if (host_read(w, &number, 4, w->g + y->g_vmstate))
 		return;
-	if (!lua_is_trace(w, y, number > 0 ? number : 0) && !lua_is_trace(w, y, lua_number_from_code(w)))
-		return;
+	if (!lua_is_trace(w, y, number > 0 ? number : 0)) {
+		int found = lua_is_trace(w, y, lua_number_from_code(w));
+
+		walk_way(w, found ? MSP_WAY_TRACE_BY_CODE : MSP_WAY_TRACE_NO_NUMBER);
+		if (!found)
+			return;
+	}
 	lua_identify_trace(w, y);
 }
 
@@ -224,6 +229,7 @@ static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
 	y = which < MSP_MAX_HOST_VMS ? host_vm(w, which) : NULL;
 	if (!y || lua_prove_g(w, y, w->vm_g) || host_read(w, &w->cfa, 8, w->vm_g + (int64_t)y->dispatch_to_g))
 		return NULL;
+	walk_way(w, MSP_WAY_VM_BY_STACK);
 	return y;
 }
 
@@ -235,6 +241,8 @@ static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_l
 {
 	uint64_t save_l = 0;
 
+	if (w->l_cframe < sp)
+		walk_way(w, MSP_WAY_TRACE_CFRAMES);
 	for (int i = 0; i < MSP_MAX_CFRAMES && w->l_cframe < sp; i++) {
 		if (host_read(w, &w->l_cframe, 8, w->l_cframe + y->cf_prev))
 			return MSP_ERR_STACK_READ;
@@ -276,6 +284,8 @@ MSP_SUB(lua_enter_trace)
 		return MSP_ERR_LUA_NO_VM;
 	entry = w->cfa;
 	l = w->walked_g == w->g ? w->walked_l : 0;
+	if (l)
+		walk_way(w, MSP_WAY_TRACE_GC);
 	if ((!l && read_ref(w, y, w->g + y->g_cur_L, &l)) ||
 		read_ref(w, y, w->g + y->g_jit_base, &jit_base))
 		return MSP_ERR_LUA_READ;
@@ -291,6 +301,8 @@ MSP_SUB(lua_enter_trace)
 		return err;
 	if (jit_base && !lua_in_stack(w, jit_base))
 		jit_base += w->l_moved;
+	if (!jit_base)
+		walk_way(w, MSP_WAY_TRACE_NO_BASE);
 	w->jit_base = jit_base ? jit_base : w->l_base;
 	w->reg[arch_sp(w) & 31] = w->l_cframe;
 	w->known |= 1u << arch_sp(w);

@@ -87,6 +87,7 @@ static MSP_INLINE void walk_begin(struct msp_walk *w)
 	w->walk_id++;
 	w->frame_count = 0;
 	w->error = MSP_ERR_NONE;
+	w->ways = 0;
 	w->vmstate = 0;
 	w->has_vm = 0;
 	w->mode = MSP_WALK_NATIVE;

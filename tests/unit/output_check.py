@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 
 KINDS = "lua jit inlined fast cfunction native kernel state error".split()
 FRAME = {"kind", "name", "file", "line", "defined", "object", "address", "certain", "trace"}
-QUALITY = {"samples", "lost", "whole", "truncated", "errors", "estimated", "seconds", "rate",
+QUALITY = {"samples", "lost", "whole", "truncated", "errors", "ways", "estimated", "seconds", "rate",
            "bpf_ns_per_sample", "bpf_ns_median", "bpf_ns_p99"}
 # What the text rule escapes, beside bytes that are no valid UTF-8.
 ESCAPED = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"

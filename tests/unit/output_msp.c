@@ -150,6 +150,7 @@ static void test_nothing_is_lost(void **state)
 				  .bpf_ns_median = 7,
 				  .bpf_ns_p99 = 8};
 	msp_quality_error(q, "a reason", 7);
+	msp_quality_way(q, "a way", 8);
 	msp_profile_add(pair->a, -1, INT32_MIN, NULL, 0, ~0ull);
 	b = write_msp(pair->a);
 	assert_int_equal(read_msp(b.data, b.size, &pair->b, error), 0);

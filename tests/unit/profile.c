@@ -231,6 +231,8 @@ static void test_merge(void **state)
 	msp_profile_quality(q)->samples = 3;
 	msp_profile_quality(q)->bpf_ns_per_sample = 2000;
 	msp_quality_error(msp_profile_quality(q), "why", 1);
+	msp_quality_error(msp_profile_quality(q), "never", 0);
+	msp_quality_way(msp_profile_quality(q), "a way", 2);
 	assert_int_equal(msp_profile_merge(p, q), 0);
 	assert_stacks(p, "1/1 a=3; 2/2 a b=3; ");
 	assert_string_equal(msp_profile_name(p, 2, 0), "two");
@@ -238,6 +240,9 @@ static void test_merge(void **state)
 	assert_int_equal(msp_profile_quality(p)->samples, 4);
 	assert_int_equal(msp_profile_quality(p)->bpf_ns_per_sample, 1750);
 	assert_string_equal(msp_profile_quality(p)->errors[0].reason, "why");
+	assert_string_equal(msp_profile_quality(p)->errors[1].reason, "");
+	assert_string_equal(msp_profile_quality(p)->ways[0].reason, "a way");
+	assert_int_equal(msp_profile_quality(p)->ways[0].count, 2);
 	msp_profile_free(p);
 	msp_profile_free(q);
 }
