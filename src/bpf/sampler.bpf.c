@@ -126,7 +126,7 @@ static MSP_INLINE struct walk_slot *slot_get(__u32 slot)
 	return bpf_map_lookup_elem(&walks, &slot);
 }
 
-/* A subprogram is verified once, by itself: its only argument is the slot's number. */
+/* A subprogram is verified once, by itself: its arguments are the slot's number, and a number. */
 #define MSP_SUB(name) \
 	static MSP_INLINE int name##_body(struct msp_walk *w); \
 	__attribute__((noinline)) int msp_##name(__u32 slot) \
@@ -136,6 +136,16 @@ static MSP_INLINE struct walk_slot *slot_get(__u32 slot)
 	} \
 	static MSP_INLINE int name##_body(struct msp_walk *w)
 #define MSP_CALL(w, name) msp_##name((w)->slot)
+
+#define MSP_SUB_N(name) \
+	static MSP_INLINE int name##_body(struct msp_walk *w, __u64 n); \
+	__attribute__((noinline)) int msp_##name(__u32 slot, __u64 n) \
+	{ \
+		struct walk_slot *s = slot_get(slot); \
+		return s ? name##_body(&s->walk, n) : MSP_ERR_INTERNAL; \
+	} \
+	static MSP_INLINE int name##_body(struct msp_walk *w, __u64 n)
+#define MSP_CALL_N(w, name, n) msp_##name((w)->slot, n)
 
 #if defined(__TARGET_ARCH_x86)
 #define host_arch(w) MSP_ARCH_X86_64
@@ -264,7 +274,10 @@ int msp_lua_read_function(__u32 slot);
 int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);
 int msp_lua_leaf_by_rule(__u32 slot);
-int msp_lua_stored_number(__u32 slot);
+int msp_lua_prove_g(__u32 slot, __u64 n);
+int msp_lua_load_l(__u32 slot, __u64 n);
+int msp_lua_find_base(__u32 slot, __u64 n);
+int msp_lua_note_state(__u32 slot);
 int msp_lua_mix_ir(__u32 slot);
 int msp_lua_mix_snaps(__u32 slot);
 int msp_lua_enter_trace(__u32 slot);

@@ -19,6 +19,8 @@ struct msp_walker {
 #define MSP_INLINE inline
 #define MSP_SUB(name) static int name(struct msp_walk *w)
 #define MSP_CALL(w, name) name(w)
+#define MSP_SUB_N(name) static int name(struct msp_walk *w, uint64_t n)
+#define MSP_CALL_N(w, name, n) name(w, n)
 
 #define host_lua_frame(w, f) note_place(w, f)
 

@@ -23,7 +23,7 @@ static MSP_INLINE int coroutine_begin(struct msp_walk *w, uint64_t l)
 	w->lua_pc = 0;
 	if (!y)
 		return walk_error(w, MSP_ERR_INTERNAL);
-	err = lua_load_l(w, y, l);
+	err = MSP_CALL_N(w, lua_load_l, l);
 	if (!err)
 		err = lua_emit_vm(w);
 	if (err)

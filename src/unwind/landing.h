@@ -15,8 +15,9 @@
 #ifndef MSP_UNWIND_LANDING_H
 #define MSP_UNWIND_LANDING_H
 
-/* Words of the unwinder's frame that are looked at. */
+/* Words of the unwinder's frame that are looked at, in pieces. */
 #define MSP_LANDING_WORDS 192
+#define MSP_LANDING_PIECE 16
 
 static MSP_INLINE int vm_contains(const struct msp_lj_layout *y, uint64_t base, uint64_t pc)
 {
@@ -32,28 +33,45 @@ static MSP_INLINE int lua_lands(const struct msp_walk *w, const struct msp_lj_la
 	return vm_contains(y, w->map.base, pc) & (cf - sp < 1 << 20) & !(cf & 15);
 }
 
-/* Sets cand_base and cand_pc to the VM frame and landing pad in the unwinder's frame, found to how many there are. */
-MSP_SUB(lua_find_landing)
+/* Looks at the two words at n. */
+MSP_SUB_N(lua_landing_at)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->image_layout);
-	uint64_t at = w->thrown_sp, word = 0, last;
+	uint64_t word[2];
 
 	if (!y)
 		return MSP_ERR_INTERNAL;
-	w->found = 0;
-	for (uint32_t i = 0; i < MSP_LANDING_WORDS; i++) {
-		if (at >= w->reg[arch_sp(w) & 31])
-			break;
-		last = word;
-		if (host_read(w, &word, 8, at))
+	if (host_read(w, word, 16, n))
+		return MSP_ERR_STACK_READ;
+	if (!lua_lands(w, y, word[0], word[1]) ||
+		(w->found && word[0] == w->cand_base && word[1] == w->cand_pc))
+		return MSP_ERR_NONE;
+	w->cand_base = word[0];
+	w->cand_pc = word[1];
+	w->found++;
+	return MSP_ERR_NONE;
+}
+
+/* Looks at a piece of the unwinder's frame, from n on, up to its caller's. */
+MSP_SUB_N(lua_landing_in)
+{
+	uint64_t end = w->reg[arch_sp(w) & 31];
+
+	for (int i = 0; i < MSP_LANDING_PIECE && n + 16 <= end; i++) {
+		if (MSP_CALL_N(w, lua_landing_at, n))
 			return MSP_ERR_STACK_READ;
-		at += 8;
-		if (!lua_lands(w, y, last, word) || (w->found && last == w->cand_base && word == w->cand_pc))
-			continue;
-		w->cand_base = last;
-		w->cand_pc = word;
-		w->found++;
+		n += 8;
 	}
+	return MSP_ERR_NONE;
+}
+
+/* Sets cand_base and cand_pc to the VM frame and landing pad in the unwinder's frame, found to how many there are. */
+MSP_SUB(lua_find_landing)
+{
+	w->found = 0;
+	for (int i = 0; i < MSP_LANDING_WORDS / MSP_LANDING_PIECE; i++)
+		if (MSP_CALL_N(w, lua_landing_in, w->thrown_sp + i * MSP_LANDING_PIECE * 8))
+			return MSP_ERR_STACK_READ;
 	return MSP_ERR_NONE;
 }
 
@@ -65,7 +83,7 @@ static MSP_INLINE int lua_land(struct msp_walk *w, const struct msp_lj_layout *y
 
 	cf = w->cand_base;
 	pc = w->cand_pc;
-	if (err || w->found != 1 || read_ref(w, y, cf + y->cf_L, &l) || lua_load_l(w, y, l))
+	if (err || w->found != 1 || read_ref(w, y, cf + y->cf_L, &l) || MSP_CALL_N(w, lua_load_l, l))
 		return MSP_ERR_LUA_THROWN;
 	walk_way(w, MSP_WAY_LANDING);
 	w->reg[arch_sp(w) & 31] = cf;

@@ -81,14 +81,15 @@ static MSP_INLINE uint32_t frame_head(const struct msp_lj_layout *y)
 
 #include "unwind/moved.h"
 
-/* g, of the VM whose block is at w->vm_base, is what it seems to be. */
-static MSP_INLINE int lua_prove_g(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t g)
+/* Is n a global_State of the VM whose block is at w->vm_base? */
+MSP_SUB_N(lua_prove_g)
 {
-	uint64_t main_l = 0, back = 0, entry = 0;
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t g = n, main_l = 0, back = 0, entry = 0;
 
 	if (g && g == w->proved_g)
 		return MSP_ERR_NONE;
-	if (!g || (g & 7) || read_ref(w, y, g + y->g_mainthref, &main_l) || !main_l ||
+	if (!y || !g || (g & 7) || read_ref(w, y, g + y->g_mainthref, &main_l) || !main_l ||
 		read_ref(w, y, main_l + y->L_glref, &back) || back != g)
 		return MSP_ERR_LUA_BAD_G;
 	if (host_read(w, &entry, 8, g + (int64_t)y->dispatch_to_g) ||
@@ -98,13 +99,14 @@ static MSP_INLINE int lua_prove_g(struct msp_walk *w, const struct msp_lj_layout
 	return MSP_ERR_NONE;
 }
 
-/* Loads the coroutine at l, and proves it and its VM. */
-static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t l)
+/* Loads the coroutine at n, and proves it and its VM. */
+MSP_SUB_N(lua_load_l)
 {
-	uint64_t bottom = 0;
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t l = n, bottom = 0;
 	int err;
 
-	if (!l || (l & 7) || host_read(w, w->buf, MSP_OBJ_READ, l) ||
+	if (!y || !l || (l & 7) || host_read(w, w->buf, MSP_OBJ_READ, l) ||
 		obj_u8(w, y->gc_gct) != MSP_GCT_THREAD)
 		return MSP_ERR_LUA_BAD_L;
 	w->l = l;
@@ -112,7 +114,7 @@ static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout 
 	w->l_stack = obj_ref(w, y, y->L_stack);
 	w->l_end = w->l_stack + (uint64_t)obj_u32(w, y->L_stacksize) * 8;
 	w->l_cframe = obj_u64(w, y->L_cframe) & ~3ull;
-	err = lua_prove_g(w, y, obj_ref(w, y, y->L_glref));
+	err = MSP_CALL_N(w, lua_prove_g, obj_ref(w, y, y->L_glref));
 	if (err)
 		return err;
 	w->l_moved = 0;
@@ -127,12 +129,13 @@ static MSP_INLINE int lua_load_l(struct msp_walk *w, const struct msp_lj_layout 
 #include "unwind/landing.h"
 
 /* Remembers the VM's state where a VM is met first; a frame for it if the VM is busy with itself. */
-static MSP_INLINE int lua_note_state(struct msp_walk *w, const struct msp_lj_layout *y)
+MSP_SUB(lua_note_state)
 {
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
 	struct msp_raw_frame *f;
 	int32_t vmstate = 0, busy;
 
-	if (w->has_vm)
+	if (!y || w->has_vm)
 		return 0;
 	if (host_read(w, &vmstate, 4, w->g + y->g_vmstate))
 		return 0;
@@ -689,15 +692,18 @@ static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_la
 }
 
 /*
- * From the VM C frame at cf to the innermost Lua frame on it. A frame deeper
+ * From the VM C frame at n to the innermost Lua frame on it. A frame deeper
  * than L->cframe carries none: it is being entered, or has been left, or an
  * error has unwound the Lua stack already while the C stack still stands.
  */
-static MSP_INLINE int lua_find_base(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t cf)
+MSP_SUB_N(lua_find_base)
 {
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
 	uint64_t suspended;
 
-	if (cf < w->l_cframe)
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	if (n < w->l_cframe)
 		return lua_no_frame(w, 0);
 	suspended = lua_take_suspended(w);
 	if (w->rule.flags & MSP_RULE_VM_CALLBACK) {
@@ -777,19 +783,19 @@ MSP_SUB(lua_enter_vm)
 		w->reg_pc = (uint32_t)w->reg_pc;
 	if (read_ref(w, y, cf + y->cf_L, &l) || read_ref(w, y, cf + y->cf_PC, &w->save_pc))
 		return walk_error(w, MSP_ERR_STACK_READ);
-	err = lua_load_l(w, y, l);
+	err = MSP_CALL_N(w, lua_load_l, l);
 	if (err && w->rule.flags & MSP_RULE_VM_CALLBACK) { /* it does not say whose it is yet */
 		walk_way(w, MSP_WAY_CALLBACK_EARLY);
 		return emit_native(w) ? MSP_STEP_DONE : MSP_CALL(w, native_unwind);
 	}
 	if (!err)
-		err = lua_note_state(w, y);
+		err = MSP_CALL(w, lua_note_state);
 	if (!err)
 		err = lua_emit_vm(w);
 	if (!err)
-		err = lua_find_base(w, y, cf);
+		err = MSP_CALL_N(w, lua_find_base, cf);
 	if ((err == MSP_ERR_LUA_BAD_BASE || err == MSP_ERR_LUA_BAD_LINK) && lua_may_be_moved(w, w->l_base))
-		err = lua_find_base(w, y, cf);
+		err = MSP_CALL_N(w, lua_find_base, cf);
 	if (!err && !w->lua_base && w->cand_base)
 		err = lua_suspend(w, y, w->cand_base);
 	if (err)

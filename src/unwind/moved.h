@@ -70,11 +70,13 @@ MSP_SUB(lua_was_stack)
 	       lua_same_words(w, w->l_base - 16, w->l_base - 16 + distance);
 }
 
-/* Is the register value w->cand_base of frame w->cand_pc the other stack's place? Then sets w->l_moved. */
-static MSP_INLINE int lua_try_moved(struct msp_walk *w)
+/* Is the n-th of the kept register values the other stack's place? Then sets w->l_moved. */
+MSP_SUB_N(lua_try_moved)
 {
 	uint64_t size = w->l_end - w->l_stack;
 
+	w->cand_pc = (uint32_t)n / MSP_KEPT_REGS;
+	w->cand_base = w->kept[n / MSP_KEPT_REGS & (MSP_KEPT_FRAMES - 1)][n % MSP_KEPT_REGS];
 	if (w->cand_pc >= w->kept_count || !w->cand_base)
 		return 0;
 	if (w->l_base - w->l_stack <= size) {
@@ -95,9 +97,7 @@ static MSP_INLINE int lua_try_moved(struct msp_walk *w)
 MSP_SUB(lua_find_moved)
 {
 	for (uint32_t i = 0; i < MSP_KEPT_FRAMES * MSP_KEPT_REGS; i++) {
-		w->cand_pc = i / MSP_KEPT_REGS;
-		w->cand_base = w->kept[i / MSP_KEPT_REGS][i % MSP_KEPT_REGS];
-		if (!lua_try_moved(w))
+		if (!MSP_CALL_N(w, lua_try_moved, i))
 			continue;
 		walk_way(w, MSP_WAY_MOVED);
 		w->l_base += w->l_moved;

@@ -7,27 +7,35 @@
 #ifndef MSP_UNWIND_TRACE_H
 #define MSP_UNWIND_TRACE_H
 
+#define MSP_IR_PIECE 16
+
+/* Mixes IR words n.. of the w->found at w->cand_base into the trace's identity. */
+MSP_SUB_N(lua_mix_words)
+{
+	uint32_t at = n;
+
+	if (host_read(w, w->buf, MSP_IR_PIECE * 8, w->cand_base + at * 8))
+		return MSP_ERR_LUA_READ;
+	for (uint32_t i = 0; i < MSP_IR_PIECE; i++)
+		if (at + i < w->found)
+			w->trace_ident = msp_ident_mix(w->trace_ident, obj_u64(w, i * 8));
+	return 0;
+}
+
 /* Mixes the trace's IR into its identity, a piece at a time. */
 MSP_SUB(lua_mix_ir)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint32_t nk, words;
-	uint64_t ir;
+	uint32_t nk;
 
 	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
 		return MSP_ERR_LUA_READ;
 	nk = obj_u32(w, y->T_nk);
-	words = obj_u32(w, y->T_nins) - nk;
-	ir = obj_u64(w, y->T_ir) + (uint64_t)nk * 8;
-	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS; at += 16) {
-		if (at >= words)
-			break;
-		if (host_read(w, w->buf, 128, ir + at * 8))
+	w->found = obj_u32(w, y->T_nins) - nk;
+	w->cand_base = obj_u64(w, y->T_ir) + (uint64_t)nk * 8;
+	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS && at < w->found; at += MSP_IR_PIECE)
+		if (MSP_CALL_N(w, lua_mix_words, at))
 			return MSP_ERR_LUA_READ;
-		for (uint32_t i = 0; i < 16; i++)
-			if (at + i < words)
-				w->trace_ident = msp_ident_mix(w->trace_ident, obj_u64(w, i * 8));
-	}
 	return 0;
 }
 
@@ -98,20 +106,34 @@ static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_l
 #define MSP_TRACE_HEAD_PIECES 17
 #define MSP_TRACE_HEAD_PIECE 240
 
-/* In the code at w->buf, the last store of a trace's number as the VM's state: the number, 0 if there is none. */
-MSP_SUB(lua_stored_number)
+#define MSP_STORE_PIECE 16
+
+/* The last store of a trace's number as the VM's state in a piece of the code at w->buf that ends with place n. */
+MSP_SUB_N(lua_stored_in)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
 	uint8_t mode = y && y->gc64 ? 0x86 : 0x25; /* mov dword [r14 + disp32], imm32; [abs32] */
-	uint32_t place;
+	uint32_t place, at;
 
 	if (!y)
 		return 0;
 	place = y->g_vmstate + (y->gc64 ? -y->dispatch_to_g : (int32_t)w->g);
-	for (uint32_t i = 248; i > 2; i--)
-		if (*(const uint32_t *)(w->buf + i) == place && w->buf[i - 1] == mode)
-			return *(const uint32_t *)(w->buf + i + 4) & 0xffff;
+	for (uint32_t i = 0; i < MSP_STORE_PIECE; i++) {
+		at = ((uint32_t)n - i) & 0xff;
+		if (at > 2 && *(const uint32_t *)(w->buf + at) == place && w->buf[at - 1] == mode)
+			return *(const uint32_t *)(w->buf + at + 4) & 0xffff;
+	}
 	return 0;
+}
+
+/* The last store of a number in the code at w->buf; 0: there is none. */
+static MSP_INLINE uint32_t lua_stored_number(struct msp_walk *w)
+{
+	uint32_t number = 0;
+
+	for (int at = 248; at > 2 && !number; at -= MSP_STORE_PIECE)
+		number = MSP_CALL_N(w, lua_stored_in, at);
+	return number;
 }
 
 /*
@@ -119,17 +141,17 @@ MSP_SUB(lua_stored_number)
  * state is not its number. Its code begins by storing it: looked for from
  * w->look backwards, and proved by the trace's range.
  */
-static MSP_INLINE uint32_t lua_number_from_code(struct msp_walk *w)
+MSP_SUB(lua_number_from_code)
 {
 	uint64_t at = w->look + 16 - 256; /* the store itself may be what runs next */
-	int number;
+	uint32_t number;
 
 	if (host_arch(w) != MSP_ARCH_X86_64)
 		return 0;
 	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
 		if (host_read(w, w->buf, 256, at))
 			return 0;
-		number = MSP_CALL(w, lua_stored_number);
+		number = lua_stored_number(w);
 		if (number)
 			return number;
 		at -= MSP_TRACE_HEAD_PIECE;
@@ -137,13 +159,14 @@ static MSP_INLINE uint32_t lua_number_from_code(struct msp_walk *w)
 	return 0;
 }
 
-/* Is w->look in the code of the trace with that number? Sets w->trace*. */
-static MSP_INLINE int lua_is_trace(struct msp_walk *w, const struct msp_lj_layout *y, uint32_t number)
+/* Is w->look in the code of trace n? Sets w->trace*. */
+MSP_SUB_N(lua_is_trace)
 {
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t number = n, size = 0;
 	uint64_t traces = 0, mcode;
-	uint32_t size = 0;
 
-	if (!number || host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || number >= size)
+	if (!y || !number || host_read(w, &size, 4, w->g + y->g_to_J + y->J_sizetrace) || number >= size)
 		return 0;
 	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
 		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
@@ -163,14 +186,15 @@ static MSP_INLINE int lua_is_trace(struct msp_walk *w, const struct msp_lj_layou
 static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_layout *y)
 {
 	int32_t number = 0;
+	uint32_t stored, found;
 
 	w->trace = w->trace_ofs = 0;
 	w->trace_startpc = w->trace_ident = 0;
 	if (host_read(w, &number, 4, w->g + y->g_vmstate))
 		return;
-	if (!lua_is_trace(w, y, number > 0 ? number : 0)) {
-		int found = lua_is_trace(w, y, lua_number_from_code(w));
-
+	if (!MSP_CALL_N(w, lua_is_trace, number > 0 ? number : 0)) {
+		stored = MSP_CALL(w, lua_number_from_code);
+		found = MSP_CALL_N(w, lua_is_trace, stored);
 		walk_way(w, found ? MSP_WAY_TRACE_BY_CODE : MSP_WAY_TRACE_NO_NUMBER);
 		if (!found)
 			return;
@@ -188,59 +212,83 @@ static MSP_INLINE uint64_t lua_vm_distance(struct msp_walk *w, const struct msp_
 {
 	uint64_t l = 0, cframe = 0;
 
-	if (!w->vm_g || lua_prove_g(w, y, w->vm_g) || read_ref(w, y, w->vm_g + y->g_cur_L, &l) || !l ||
+	if (!w->vm_g || MSP_CALL_N(w, lua_prove_g, w->vm_g) || read_ref(w, y, w->vm_g + y->g_cur_L, &l) || !l ||
 		host_read(w, &cframe, 8, l + y->L_cframe))
 		return ~0ull;
 	/* Lua code that it called (finalizers) has made C frames inside. */
 	return w->vm_g == w->walked_g ? 0 : (cframe & ~3ull) - w->reg[arch_sp(w) & 31];
 }
 
+enum { MSP_VM_OTHER, MSP_VM_THIS, MSP_VM_NONE };
+
+/* Proves g, and sets w->cfa to its interpreter's first dispatch target. 0: it is none. */
+static MSP_INLINE int lua_is_vm(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t g)
+{
+	return !MSP_CALL_N(w, lua_prove_g, g) && !host_read(w, &w->cfa, 8, g + (int64_t)y->dispatch_to_g);
+}
+
+/* Does compiled code belong to VM n? Without GC64 the nearest is kept: w->found, as far as w->cand_base. */
+MSP_SUB_N(lua_try_vm)
+{
+	const struct msp_lj_layout *y = host_vm(w, n);
+	uint64_t g, distance;
+
+	if (!y)
+		return MSP_VM_NONE;
+	if (!y->gc64) {
+		distance = lua_vm_distance(w, y);
+		if (distance < w->cand_base) {
+			w->cand_base = distance;
+			w->found = n;
+		}
+		return MSP_VM_OTHER;
+	}
+	if (!reg_known(w, y->reg_dispatch))
+		return MSP_VM_OTHER;
+	g = reg_get(w, y->reg_dispatch);
+	if (!y->reg_is_g)
+		g -= (int64_t)y->dispatch_to_g;
+	return lua_is_vm(w, y, g) ? MSP_VM_THIS : MSP_VM_OTHER;
+}
+
 /*
  * The VM that compiled code belongs to, by its dispatch register: the first
  * LuaJIT of the process for which it leads to a proved global_State. Sets
- * w->layout, w->vm_base, w->g; w->cfa is the interpreter's first dispatch target.
+ * w->layout, w->vm_base, w->g; w->cfa is the interpreter's first dispatch
+ * target. 0: there is none.
  */
-static MSP_INLINE const struct msp_lj_layout *lua_find_vm(struct msp_walk *w)
+MSP_SUB(lua_find_vm)
 {
 	const struct msp_lj_layout *y;
-	uint64_t g = 0, nearest = MSP_MAX_TRACE_STACK, distance;
-	uint32_t which = MSP_MAX_HOST_VMS;
+	int got;
 
+	w->cand_base = MSP_MAX_TRACE_STACK;
+	w->found = MSP_MAX_HOST_VMS;
 	for (uint32_t i = 0; i < MSP_MAX_HOST_VMS; i++) {
-		y = host_vm(w, i);
-		if (!y)
+		got = MSP_CALL_N(w, lua_try_vm, i);
+		if (got == MSP_VM_THIS)
+			return 1;
+		if (got == MSP_VM_NONE)
 			break;
-		if (!y->gc64) {
-			distance = lua_vm_distance(w, y);
-			if (distance < nearest) {
-				nearest = distance;
-				which = i;
-			}
-			continue;
-		}
-		if (!reg_known(w, y->reg_dispatch))
-			continue;
-		g = reg_get(w, y->reg_dispatch);
-		if (!y->reg_is_g)
-			g -= (int64_t)y->dispatch_to_g;
-		if (!lua_prove_g(w, y, g) && !host_read(w, &w->cfa, 8, g + (int64_t)y->dispatch_to_g))
-			return y;
 	}
-	y = which < MSP_MAX_HOST_VMS ? host_vm(w, which) : NULL;
-	if (!y || lua_prove_g(w, y, w->vm_g) || host_read(w, &w->cfa, 8, w->vm_g + (int64_t)y->dispatch_to_g))
-		return NULL;
+	y = w->found < MSP_MAX_HOST_VMS ? host_vm(w, w->found) : NULL;
+	if (!y || !lua_is_vm(w, y, w->vm_g))
+		return 0;
 	walk_way(w, MSP_WAY_VM_BY_STACK);
-	return y;
+	return 1;
 }
 
 /* C frames that Lua code called from a trace (finalizers) has made inside of it: skipped. */
 #define MSP_MAX_CFRAMES 16
 
-/* The VM C frame that a trace with this stack pointer was entered from: w->l_cframe. */
-static MSP_INLINE int lua_trace_cframe(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t sp)
+/* The VM C frame that the trace was entered from: w->l_cframe. */
+MSP_SUB(lua_trace_cframe)
 {
-	uint64_t save_l = 0;
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t save_l = 0, sp = w->reg[arch_sp(w) & 31];
 
+	if (!y)
+		return MSP_ERR_INTERNAL;
 	if (w->l_cframe < sp)
 		walk_way(w, MSP_WAY_TRACE_CFRAMES);
 	for (int i = 0; i < MSP_MAX_CFRAMES && w->l_cframe < sp; i++) {
@@ -276,12 +324,15 @@ static MSP_INLINE void lua_trace_registers(struct msp_walk *w, const struct msp_
  */
 MSP_SUB(lua_enter_trace)
 {
-	const struct msp_lj_layout *y = lua_find_vm(w);
-	uint64_t l, jit_base = 0, entry, sp = w->reg[arch_sp(w) & 31];
+	const struct msp_lj_layout *y;
+	uint64_t l, jit_base = 0, entry;
 	int err;
 
-	if (!y)
+	if (!MSP_CALL(w, lua_find_vm))
 		return MSP_ERR_LUA_NO_VM;
+	y = host_layout(w, w->layout);
+	if (!y)
+		return MSP_ERR_INTERNAL;
 	entry = w->cfa;
 	l = w->walked_g == w->g ? w->walked_l : 0;
 	if (l)
@@ -289,14 +340,14 @@ MSP_SUB(lua_enter_trace)
 	if ((!l && read_ref(w, y, w->g + y->g_cur_L, &l)) ||
 		read_ref(w, y, w->g + y->g_jit_base, &jit_base))
 		return MSP_ERR_LUA_READ;
-	err = lua_load_l(w, y, l);
+	err = MSP_CALL_N(w, lua_load_l, l);
 	if (err)
 		return err;
-	err = lua_trace_cframe(w, y, sp);
+	err = MSP_CALL(w, lua_trace_cframe);
 	if (err)
 		return err;
 	lua_find_trace(w, y);
-	err = lua_note_state(w, y);
+	err = MSP_CALL(w, lua_note_state);
 	if (err)
 		return err;
 	if (jit_base && !lua_in_stack(w, jit_base))

@@ -14,6 +14,8 @@
  *   host_arch(w)                          optional: enum msp_arch, a constant
  *   host_lua_frame(w, f)                  optional: f, a frame on w->l at w->lua_base, was put out
  *   MSP_SUB(name) / MSP_CALL(w, name)     defines and calls a subprogram int name(w)
+ *   MSP_SUB_N(name) / MSP_CALL_N(w, name, n)  the same with a uint64_t n. The BPF verifier goes through a
+ *                                         subprogram once: what has branches and stands in a loop is one
  *
  * A step handles one frame, native or Lua, and never loops over target data.
  */
