@@ -13,6 +13,8 @@
 #include "unwind/walk.h"
 
 #define MSP_INLINE inline __attribute__((always_inline))
+/* BPF reads words from anywhere; told that they may be, the compiler would take them byte by byte. */
+typedef __u32 msp_word_anywhere;
 #define NULL ((void *)0)
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

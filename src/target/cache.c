@@ -7,7 +7,11 @@
 #include "moonspy/moonspy.h"
 
 #define PAGE 4096ull
-#define SLOTS 1024 /* 4 MiB, touched as needed */
+/* The fuzzers have few: sanitizers touch all of them. */
+#ifndef MSP_CACHE_SLOTS
+#define MSP_CACHE_SLOTS 1024 /* 4 MiB, touched as needed */
+#endif
+#define SLOTS MSP_CACHE_SLOTS
 #define EMPTY UINT64_MAX
 
 struct msp_memory_cache {

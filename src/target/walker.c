@@ -17,6 +17,7 @@ struct msp_walker {
 };
 
 #define MSP_INLINE inline
+typedef uint32_t __attribute__((aligned(1), may_alias)) msp_word_anywhere;
 #define MSP_SUB(name) static int name(struct msp_walk *w)
 #define MSP_CALL(w, name) name(w)
 #define MSP_SUB_N(name) static int name(struct msp_walk *w, uint64_t n)

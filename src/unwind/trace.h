@@ -120,8 +120,8 @@ MSP_SUB_N(lua_stored_in)
 	place = y->g_vmstate + (y->gc64 ? -y->dispatch_to_g : (int32_t)w->g);
 	for (uint32_t i = 0; i < MSP_STORE_PIECE; i++) {
 		at = ((uint32_t)n - i) & 0xff;
-		if (at > 2 && *(const uint32_t *)(w->buf + at) == place && w->buf[at - 1] == mode)
-			return *(const uint32_t *)(w->buf + at + 4) & 0xffff;
+		if (at > 2 && *(const msp_word_anywhere *)(w->buf + at) == place && w->buf[at - 1] == mode)
+			return *(const msp_word_anywhere *)(w->buf + at + 4) & 0xffff;
 	}
 	return 0;
 }
