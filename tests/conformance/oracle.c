@@ -5,6 +5,8 @@
  *   -b STEPS      in a row; then the process runs freely for a while [4000]
  *   -f MS         at most how long it runs freely [12]
  *   -k STEPS      every how many steps BPF is asked too; 0: never [997]
+ *   -d STEPS      every how many steps a core file is asked too; 0: never [19940]
+ *   -s STEPS      every how many steps a signal comes, SIGUSR1 or SIGUSR2; 0: never [0]
  *   -o FILE       every distinct stack with names, as json: for tests/e2e/check.py
  *   -c FILE       adds the interpreter's instructions that were seen to those in FILE
  *   -t TEXT       names the line of figures
@@ -26,7 +28,7 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "+n:b:f:k:o:c:t:uv")) != -1) {
+	while ((c = getopt(argc, argv, "+n:b:f:k:d:s:o:c:t:uv")) != -1) {
 		switch (c) {
 		case 'n':
 			o->steps = strtoull(optarg, NULL, 0);
@@ -39,6 +41,12 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 			break;
 		case 'k':
 			o->kernel_every = strtoull(optarg, NULL, 0);
+			break;
+		case 'd':
+			o->core_every = strtoull(optarg, NULL, 0);
+			break;
+		case 's':
+			o->signal_every = strtoull(optarg, NULL, 0);
 			break;
 		case 'o':
 			o->json = optarg;
@@ -65,12 +73,17 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct oracle_options opts = {
-		.steps = 200000, .burst = 4000, .free_ms = 12, .kernel_every = 997, .title = ""};
+	struct oracle_options opts = {.steps = 200000,
+				      .burst = 4000,
+				      .free_ms = 12,
+				      .kernel_every = 997,
+				      .core_every = 19940,
+				      .title = ""};
 
 	if (!parse(&opts, argc, argv)) {
-		fprintf(stderr, "usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-o FILE] "
-				"[-c FILE] [-t TEXT] [-u] [-v] PROGRAM ARGS...\n");
+		fprintf(stderr,
+			"usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-d STEPS] "
+			"[-s STEPS] [-o FILE] [-c FILE] [-t TEXT] [-u] [-v] PROGRAM ARGS...\n");
 		return 2;
 	}
 	return oracle_run(&opts);

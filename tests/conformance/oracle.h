@@ -19,6 +19,8 @@ struct oracle_memory;
 
 struct oracle_memory *oracle_memory_new(pid_t pid);
 void oracle_memory_free(struct oracle_memory *m);
+/* It is that process's memory from now on. */
+void oracle_memory_of(struct oracle_memory *m, pid_t pid);
 const struct msp_memory *oracle_memory_reader(struct oracle_memory *m);
 /* The target writes, or may write, size bytes at addr; or anywhere. */
 void oracle_memory_written(struct oracle_memory *m, uint64_t addr, uint64_t size);
@@ -69,6 +71,8 @@ void oracle_code_writes(const struct oracle_insn *insn, const struct user_regs_s
 
 struct oracle_process {
 	pid_t pid;
+	pid_t tid;    /* the thread that is stepped; the others run */
+	pid_t parent; /* of a child that is stepped instead of it; 0: none */
 	struct msp_images *images;
 	struct msp_process *process;
 	struct msp_space *space;
@@ -78,14 +82,22 @@ struct oracle_process {
 	struct oracle_code *code;
 	struct user_regs_struct regs;
 	bool ended;
+	bool other;     /* it is another process than before */
+	bool blocked;   /* the last step is in a system call that takes long */
+	bool signalled; /* the last step went into a signal handler */
 };
 
 /* Starts a program and lets it run until it has a VM. Negative: an error code. */
 int oracle_process_start(struct msp_images *images, char *const argv[], struct oracle_process *p);
 void oracle_process_end(struct oracle_process *p);
-/* Both return false when the process has ended. */
+/* These return false when there was no step: the process has ended or is another one now, or it waits. */
 bool oracle_process_run(struct oracle_process *p, unsigned int ms);
 bool oracle_process_step(struct oracle_process *p);
+bool oracle_process_alone(struct oracle_process *p); /* it has one thread */
+/* Goes over to its next thread, if it has several. */
+bool oracle_process_next_thread(struct oracle_process *p);
+/* A signal that hits the thread at its next instruction. */
+void oracle_process_signal(struct oracle_process *p, int number);
 void oracle_process_refresh(struct oracle_process *p);
 void oracle_process_registers(const struct oracle_process *p, struct msp_registers *out);
 
@@ -93,7 +105,7 @@ void oracle_process_registers(const struct oracle_process *p, struct msp_registe
 
 struct oracle_stack {
 	struct msp_raw_frame raw[MSP_MAX_FRAMES];
-	uint32_t count;
+	uint32_t count, ways;
 	int error;
 	/* Of the Lua level, over all coroutines and VMs, outermost first. */
 	uint32_t lua_count;
@@ -158,8 +170,13 @@ struct oracle_kernel *oracle_kernel_new(char *why, size_t size);
 void oracle_kernel_free(struct oracle_kernel *k);
 /* The process's tables, again if it has changed. */
 int oracle_kernel_set(struct oracle_kernel *k, struct oracle_process *p);
-/* Steps over the instruction at the pc, with BPF run at it. The frames, NULL: none came. */
-const struct msp_raw_frame *oracle_kernel_step(struct oracle_kernel *k, struct oracle_process *p,
-					       uint32_t *count);
+/* Like oracle_process_step(), with BPF run at the instruction: its frames, NULL: none came. */
+bool oracle_kernel_step(struct oracle_kernel *k, struct oracle_process *p,
+			const struct msp_raw_frame **frames, uint32_t *count);
+
+/* ---- oracle_core.c: the same moment in a core file ---- */
+
+/* The stack that the core host finds; false: no such file could be made or read. */
+bool oracle_core_walk(const struct oracle_process *p, struct oracle_stack *out);
 
 #endif

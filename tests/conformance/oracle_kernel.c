@@ -19,7 +19,8 @@ struct oracle_kernel {
 	struct msp_sampler *sampler;
 	struct msp_images *images;
 	uint32_t images_sent;
-	pid_t pid;
+	pid_t pid; /* whose tables it has */
+	pid_t tid; /* whose event it is */
 	struct bpf_link *link;
 	int fd;
 	struct msp_raw_frame frames[MSP_MAX_FRAMES];
@@ -93,8 +94,8 @@ int oracle_kernel_set(struct oracle_kernel *k, struct oracle_process *p)
 	const struct msp_mapping *map = msp_space_mappings(p->space, &count);
 	int rc = send_images(k, p->images);
 
-	if (k->pid != p->pid)
-		detach(k);
+	if (k->pid && k->pid != p->pid)
+		msp_sampler_remove_process(k->sampler, k->pid);
 	k->pid = p->pid;
 	file = calloc(count + 1, sizeof(*file));
 	if (!file)
@@ -123,10 +124,13 @@ static bool aim(struct oracle_kernel *k, struct oracle_process *p)
 				       .exclude_kernel = 1,
 				       .exclude_hv = 1};
 
+	if (k->tid != p->tid)
+		detach(k);
+	k->tid = p->tid;
 	if (k->fd >= 0)
 		return ioctl(k->fd, PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &attr) == 0 &&
 		       ioctl(k->fd, PERF_EVENT_IOC_ENABLE, 0) == 0;
-	k->fd = (int)syscall(SYS_perf_event_open, &attr, p->pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	k->fd = (int)syscall(SYS_perf_event_open, &attr, p->tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (k->fd < 0)
 		return false;
 	k->link = bpf_program__attach_perf_event(k->sampler->skel->progs.msp_on_event, k->fd);
@@ -155,19 +159,21 @@ static int on_event(void *ctx, const struct msp_event *event)
 	return 0;
 }
 
-const struct msp_raw_frame *oracle_kernel_step(struct oracle_kernel *k, struct oracle_process *p,
-					       uint32_t *count)
+bool oracle_kernel_step(struct oracle_kernel *k, struct oracle_process *p,
+			const struct msp_raw_frame **frames, uint32_t *count)
 {
 	struct msp_sampler_handlers handlers = {on_sample, on_event, k};
 	bool aimed = aim(k, p);
 
+	*frames = NULL;
 	k->samples = 0;
 	if (!oracle_process_step(p))
-		return NULL;
+		return false;
 	if (!aimed)
-		return NULL;
+		return true;
 	ioctl(k->fd, PERF_EVENT_IOC_DISABLE, 0);
 	msp_sampler_consume(k->sampler, &handlers);
 	*count = k->count;
-	return k->samples ? k->frames : NULL;
+	*frames = k->samples ? k->frames : NULL;
+	return true;
 }

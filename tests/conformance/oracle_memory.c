@@ -80,6 +80,12 @@ void oracle_memory_free(struct oracle_memory *m)
 	free(m);
 }
 
+void oracle_memory_of(struct oracle_memory *m, pid_t pid)
+{
+	m->pid = pid;
+	oracle_memory_flush(m);
+}
+
 const struct msp_memory *oracle_memory_reader(struct oracle_memory *m)
 {
 	return &m->reader;

@@ -18,6 +18,12 @@ static const char *const reason_text[] = {
 #undef _
 };
 
+static const char *const way_text[] = {
+#define _(id, text) text,
+	MSP_WAYS(_)
+#undef _
+};
+
 int oracle_report_new(struct oracle_report *r, bool verbose)
 {
 	memset(r, 0, sizeof(*r));
@@ -182,4 +188,11 @@ void oracle_report_marks(const struct oracle_report *r, char *buf, size_t size)
 		if (r->marked[i])
 			at += (size_t)snprintf(buf + at, size - at, " [%s: %" PRIu64 "]",
 					       reason_text[i], r->marked[i]);
+}
+
+void oracle_report_ways(const struct oracle_report *r)
+{
+	for (int i = 0; i < MSP_WAY_COUNT; i++)
+		if (r->ways[i])
+			printf("    %8" PRIu64 " x second way: %s\n", r->ways[i], way_text[i]);
 }

@@ -2,6 +2,7 @@
 #include "oracle_run.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,10 @@ struct run {
 	struct oracle_stack *before, *now;
 	struct user_regs_struct regs; /* before the step */
 	bool have_before;
-	uint64_t steps, in_block, asked, answered, differs, stale;
+	uint64_t steps, in_block, stale, signals, in_calls, blocked, processes, threads;
+	struct asked {
+		uint64_t asked, answered, differs;
+	} bpf, core;
 	uint64_t random;
 };
 
@@ -161,6 +165,8 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 		   !oracle_judge_step(&r->judge, &step, r->before, r->now)) {
 		fault(r, r->judge.why, insn);
 	}
+	for (int i = 0; i < MSP_WAY_COUNT; i++)
+		r->report.ways[i] += r->now->ways >> i & 1;
 	if (!in_block(r, r->process.regs.rip))
 		return;
 	r->in_block++;
@@ -175,26 +181,112 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 	}
 }
 
-/* What the kernel says of the moment before the step that has just been made. */
-static void compare_kernel(struct run *r, const struct msp_raw_frame *frames, uint32_t count,
-			   const struct oracle_insn *insn)
+/* Another host's answer for the moment of r->before, in r->now. */
+static void compare(struct run *r, struct asked *asked, const char *why,
+		    const struct oracle_insn *insn)
 {
-	const struct oracle_stack *s = r->before;
-	struct msp_stack stack = {.frames = frames, .count = count};
+	const struct oracle_stack *a = r->before, *b = r->now;
 
-	r->asked++;
-	if (!frames)
+	asked->answered++;
+	if (a->count == b->count && memcmp(a->raw, b->raw, a->count * sizeof(*a->raw)) == 0)
 		return;
-	r->answered++;
-	if (count == s->count && memcmp(frames, s->raw, count * sizeof(*frames)) == 0)
-		return;
-	r->differs++;
-	oracle_stack_take(r->now, &stack);
-	oracle_report_fault(&r->report, &r->process, "the kernel's answer is another", insn,
-			    &r->regs, s, r->now);
+	asked->differs++;
+	oracle_report_fault(&r->report, &r->process, why, insn, &r->regs, a, b);
 }
 
-/* One instruction. false: the process has ended. */
+/* Steps, and asks BPF for the moment before. */
+static bool step_with_kernel(struct run *r, const struct oracle_insn *insn)
+{
+	struct msp_stack stack = {0};
+	uint32_t count = 0;
+
+	if (!oracle_kernel_step(r->kernel, &r->process, &stack.frames, &count))
+		return false;
+	if (r->process.other ||
+	    r->process.signalled) /* that instruction has not run, or in another process */
+		return true;
+	stack.count = count;
+	r->bpf.asked++;
+	if (!stack.frames)
+		return true;
+	oracle_stack_take(r->now, &stack);
+	compare(r, &r->bpf, "the kernel's answer is another", insn);
+	return true;
+}
+
+static void ask_core(struct run *r, const struct oracle_insn *insn)
+{
+	r->core.asked++;
+	if (oracle_core_walk(&r->process, r->now))
+		compare(r, &r->core, "the core file's answer is another", insn);
+}
+
+/*
+ * In the kernel below it: the pc is behind the instruction, and counts as a return
+ * address. The Lua frames and the native callers are those that there were before.
+ */
+static void check_in_call(struct run *r, const struct oracle_insn *insn)
+{
+	struct oracle_stack *a = r->before, *b = r->now;
+	struct msp_registers regs;
+	struct msp_stack stack;
+
+	oracle_process_registers(&r->process, &regs);
+	regs.pc += insn->size;
+	regs.syscall = true;
+	msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs, &stack);
+	oracle_stack_take(b, &stack);
+	r->in_calls++;
+	if (a->error == MSP_ERR_NONE &&
+	    (b->error != MSP_ERR_NONE || a->lua_count != b->lua_count ||
+	     b->native_count != a->native_count + 1 ||
+	     memcmp(a->lua, b->lua, a->lua_count * sizeof(*a->lua)) != 0 ||
+	     memcmp(a->native, b->native, a->native_count * sizeof(*a->native)) != 0))
+		oracle_report_fault(&r->report, &r->process, "another stack in the system call",
+				    insn, &r->regs, a, b);
+}
+
+static bool is_due(const struct run *r, uint64_t every)
+{
+	return every && r->have_before && r->steps % every == 0;
+}
+
+/* A signal at this instruction. */
+static void signal_target(struct run *r)
+{
+	oracle_process_signal(&r->process, next_random(r) % 2 ? SIGUSR1 : SIGUSR2);
+	r->signals++;
+}
+
+/* A child that it forked is stepped now; or that has ended, and this is the parent. */
+static void see_process(struct run *r)
+{
+	if (!r->process.other)
+		return;
+	r->process.other = false;
+	r->processes++;
+	refresh(r);
+}
+
+/* What is asked of the moment before a step, and the step. false: there was none. */
+static bool ask_and_step(struct run *r, const struct oracle_insn *insn)
+{
+	bool made;
+
+	if (is_due(r, r->opts->core_every))
+		ask_core(r, insn);
+	if (insn->syscall && insn->size && r->have_before)
+		check_in_call(r, insn);
+	if (is_due(r, r->opts->signal_every))
+		signal_target(r);
+	made = r->kernel && is_due(r, r->opts->kernel_every) ? step_with_kernel(r, insn)
+							     : oracle_process_step(&r->process);
+	r->blocked += r->process.blocked;
+	see_process(r);
+	return made;
+}
+
+/* One instruction. false: none was made, the process has ended or waits. */
 static bool step(struct run *r)
 {
 	struct oracle_process *p = &r->process;
@@ -202,28 +294,17 @@ static bool step(struct run *r)
 	const struct oracle_insn *insn = oracle_code_at(p->code, mem, p->regs.rip);
 	struct oracle_insn done;
 	struct oracle_stack *swap;
-	bool ask = r->kernel && r->opts->kernel_every && r->have_before &&
-		   r->steps % r->opts->kernel_every == 0;
 
 	if (!insn)
 		return false;
 	done = *insn; /* its place may be taken by another */
 	r->regs = p->regs;
 	oracle_code_writes(&done, &p->regs, p->memory);
-	if (ask) {
-		uint32_t count = 0;
-		const struct msp_raw_frame *frames = oracle_kernel_step(r->kernel, p, &count);
-
-		if (!p->ended)
-			compare_kernel(r, frames, count, &done);
-	} else {
-		oracle_process_step(p);
-	}
-	if (p->ended)
+	if (!ask_and_step(r, &done))
 		return false;
 	r->steps++;
 	if (r->steps % VERIFY_EVERY == 0 && !oracle_memory_verify(p->memory)) {
-		r->stale++;
+		r->stale += oracle_process_alone(p); /* other threads write, too */
 		oracle_memory_flush(p->memory);
 	}
 	walk(r, r->now);
@@ -245,19 +326,34 @@ static bool start(struct run *r)
 	return true;
 }
 
+static void next_thread(struct run *r)
+{
+	pid_t tid = r->process.tid;
+
+	if (!r->process.ended && oracle_process_next_thread(&r->process))
+		r->threads += r->process.tid != tid;
+}
+
+/* Bursts without any step, until the process waits for what never comes. */
+#define MAX_IDLE 100
+
 static void run_bursts(struct run *r)
 {
-	while (r->steps < r->opts->steps) {
+	unsigned int idle = 0;
+
+	while (r->steps < r->opts->steps && idle++ < MAX_IDLE) {
 		uint64_t end = r->steps + r->opts->burst;
 
 		r->have_before = false;
 		r->judge.top = ORACLE_TOP_ACTIVE;
 		refresh(r);
 		while (r->steps < end && r->steps < r->opts->steps && step(r))
-			;
+			idle = 0;
 		if (!r->process.ended && r->opts->free_ms)
 			oracle_process_run(&r->process,
 					   1 + (unsigned int)(next_random(r) % r->opts->free_ms));
+		next_thread(r);
+		see_process(r);
 		if (r->process.ended && !start(r))
 			return;
 	}
@@ -274,12 +370,17 @@ static int finish(struct run *r, double seconds)
 	oracle_report_marks(&r->report, marks, sizeof(marks));
 	printf("%-24s %9" PRIu64 " steps, %6.0f/s, %9" PRIu64 " in the VM block, %u of %u "
 	       "instructions (%.1f %%; all %u), %u stacks, BPF %" PRIu64 "/%" PRIu64
-	       " asked, %" PRIu64 " other, %" PRIu64 " faults, marked:%s%s%s\n",
+	       " asked, %" PRIu64 " other, core files %" PRIu64 "/%" PRIu64 ", %" PRIu64
+	       " other, %" PRIu64 " system calls, %" PRIu64 " signals, %" PRIu64
+	       " other processes, %" PRIu64 " other threads, %" PRIu64 " waits, %" PRIu64
+	       " faults, marked:%s%s%s\n",
 	       r->opts->title, r->steps, (double)r->steps / seconds, r->in_block, seen,
 	       c->instructions, c->instructions ? 100.0 * seen / c->instructions : 0, all,
-	       r->report.seen_count, r->answered, r->asked, r->differs, r->report.faults,
-	       marks[0] ? marks : " none", r->stale ? ", MEMORY STALE" : "",
-	       r->steps < r->opts->steps ? ", ENDED EARLY" : "");
+	       r->report.seen_count, r->bpf.answered, r->bpf.asked, r->bpf.differs,
+	       r->core.answered, r->core.asked, r->core.differs, r->in_calls, r->signals,
+	       r->processes, r->threads, r->blocked, r->report.faults, marks[0] ? marks : " none",
+	       r->stale ? ", MEMORY STALE" : "", r->steps < r->opts->steps ? ", ENDED EARLY" : "");
+	oracle_report_ways(&r->report);
 	for (uint32_t i = 0; i < r->report.kinds; i++)
 		printf("    %6" PRIu64 " x 0x%" PRIx64 " %s\n", r->report.kind[i].count,
 		       r->report.kind[i].at, r->report.kind[i].why);
@@ -287,7 +388,9 @@ static int finish(struct run *r, double seconds)
 		oracle_coverage_print(c, &r->process, r->block->base);
 	if (r->opts->json)
 		oracle_report_write(&r->report, r->opts->json);
-	return r->report.faults || r->stale || r->steps < r->opts->steps ? 1 : 0;
+	/* Who is asked answers: a host that is silent agrees with nothing. */
+	return r->report.faults || r->stale || r->steps < r->opts->steps ||
+	       2 * r->bpf.answered < r->bpf.asked || 2 * r->core.answered < r->core.asked;
 }
 
 static double now_seconds(void)

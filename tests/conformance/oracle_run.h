@@ -6,7 +6,7 @@
 #include "oracle.h"
 
 struct oracle_options {
-	uint64_t steps, burst, kernel_every;
+	uint64_t steps, burst, kernel_every, core_every, signal_every;
 	unsigned int free_ms;
 	const char *json, *coverage, *title;
 	bool unseen, verbose;
@@ -28,7 +28,7 @@ struct oracle_report {
 		uint64_t count;
 	} kind[ORACLE_MAX_KINDS];
 	uint32_t kinds;
-	uint64_t faults, marked[MSP_ERROR_REASON_COUNT];
+	uint64_t faults, marked[MSP_ERROR_REASON_COUNT], ways[MSP_WAY_COUNT];
 	struct msp_profile *profile;
 	uint64_t *seen; /* hashes of stacks in the profile */
 	uint32_t seen_count;
@@ -46,6 +46,7 @@ void oracle_report_stack(struct oracle_report *r, struct oracle_process *p,
 int oracle_report_write(struct oracle_report *r, const char *path);
 /* "name, count; ..." of the marked stacks. */
 void oracle_report_marks(const struct oracle_report *r, char *buf, size_t size);
+void oracle_report_ways(const struct oracle_report *r);
 
 /* ---- oracle_coverage.c: which of the VM block's instructions were seen ---- */
 

@@ -31,6 +31,7 @@ void oracle_stack_take(struct oracle_stack *s, const struct msp_stack *from)
 	memcpy(s->raw, from->frames, n * sizeof(*s->raw));
 	s->count = n;
 	s->error = from->error;
+	s->ways = from->ways;
 	s->lua_count = s->native_count = s->markers = 0;
 	s->trace = false;
 	for (uint32_t i = n; i-- > 0;) {

@@ -4,7 +4,8 @@
  * A program that has LuaJIT inside, and goes through it in every way that the
  * C interface has: calls, protected calls, coroutines, with more or fewer results
  * than are asked for, errors through C functions, a wrapper around all C functions,
- * finalizers, hooks that yield, and a signal handler that interrupts any of it.
+ * finalizers, hooks that yield, and signal handlers that interrupt any of it: by a
+ * timer, and when SIGUSR1 or SIGUSR2 comes from outside, one on a stack of its own.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -209,6 +211,25 @@ static void on_signal(int number)
 		signals += 1;
 }
 
+/* With a system call of its own. */
+static void on_user_signal(int number)
+{
+	(void)number;
+	signals += (unsigned int)getppid();
+}
+
+static void handle_user_signals(void)
+{
+	static char room[65536];
+	stack_t own = {.ss_sp = room, .ss_size = sizeof(room)};
+	struct sigaction action = {.sa_handler = on_user_signal, .sa_flags = SA_RESTART};
+
+	sigaltstack(&own, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	action.sa_flags |= SA_ONSTACK;
+	sigaction(SIGUSR2, &action, NULL);
+}
+
 static void start_signals(void)
 {
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -253,8 +274,10 @@ static lua_State *make_vm(int jit_off)
 int main(int argc, char **argv)
 {
 	double end = seconds_of(CLOCK_MONOTONIC) + (argc > 1 ? atof(argv[1]) : 2);
-	lua_State *L = make_vm(argc > 2 && !strcmp(argv[2], "nojit"));
+	lua_State *L;
 
+	handle_user_signals();
+	L = make_vm(argc > 2 && !strcmp(argv[2], "nojit"));
 	start_signals();
 	for (int i = 0; seconds_of(CLOCK_MONOTONIC) < end; i++) {
 		wrap_functions(L, i % 2);
