@@ -3,6 +3,7 @@
  * A trace is one block of memory: header, IR, snapshots, their map. The
  * numbers in it refer to the trace table, to prototypes and to machine code.
  */
+#include "unwind/ident.h"
 #include "luajit/proof.h"
 
 #include <inttypes.h>
@@ -18,8 +19,7 @@
 #define MAX_MCODE (1U << 24)
 #define MAX_SPADJUST 4096
 /* lj_ir.h: references of instructions count up from here, of constants down. */
-#define REF_BIAS 0x8000
-#define REF_FIRST (REF_BIAS + 1)
+#define REF_FIRST (MSP_REF_BIAS + 1)
 #define IR_SIZE 8
 #define SNAP_ENTRY_SIZE 4
 /* lj_jit.h: how a trace ends. */
@@ -270,7 +270,8 @@ static void check_parts(struct msp_prover *p, struct msp_tally *tally, struct ta
 	uint64_t snap = ir + (uint64_t)(t->nins - t->nk) * IR_SIZE;
 
 	if (!msp_tally_add(tally,
-			   t->nk && t->nk <= REF_BIAS && t->nins > REF_BIAS && t->nins < 0x10000,
+			   t->nk && t->nk <= MSP_REF_BIAS && t->nins > MSP_REF_BIAS &&
+				   t->nins < 0x10000,
 			   "trace %u has IR 0x%x to 0x%x", t->traceno, t->nk, t->nins))
 		return;
 	if (!msp_tally_add(tally, ir > t->at && ir - t->at >= 88 && ir - t->at <= 256,

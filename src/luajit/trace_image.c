@@ -19,7 +19,6 @@
 #include "unwind/ident.h"
 
 #define IR_SIZE 8
-#define REF_BIAS 0x8000
 #define SNAP_ENTRY 4
 #define SNAP_FRAME 0x10000u
 #define SNAP_CONT 0x20000u
@@ -96,8 +95,8 @@ static int check_header(struct reader *r)
 
 	r->nk = msp_hdr_u32(r->header, y->T_nk);
 	r->nins = msp_hdr_u32(r->header, y->T_nins);
-	if (!r->nk || r->nk > REF_BIAS || r->nins <= REF_BIAS || r->nins > 0x10000 || !nsnap ||
-	    nsnap > MAX_SNAPS || nmap > MAX_MAP || y->snap_size < 12 || y->snap_size > 16)
+	if (!r->nk || r->nk > MSP_REF_BIAS || r->nins <= MSP_REF_BIAS || r->nins > 0x10000 ||
+	    !nsnap || nsnap > MAX_SNAPS || nmap > MAX_MAP || y->snap_size < 12 || y->snap_size > 16)
 		return MSP_E_GONE;
 	r->ir_size = (size_t)(r->nins - r->nk) * IR_SIZE;
 	r->snaps_size = (size_t)nsnap * (uint32_t)y->snap_size;
@@ -109,11 +108,11 @@ static int check_header(struct reader *r)
 	return 0;
 }
 
-static size_t hashed_ir(const struct reader *r)
+static size_t hashed_size(const struct reader *r)
 {
-	size_t most = (size_t)MSP_TRACE_IR_WORDS * IR_SIZE;
+	size_t words = MSP_REF_BIAS - r->nk;
 
-	return r->ir_size < most ? r->ir_size : most;
+	return (words < MSP_TRACE_IR_WORDS ? words : MSP_TRACE_IR_WORDS) * IR_SIZE;
 }
 
 static uint64_t hash_of(const struct reader *r, uint64_t at, const uint8_t *header,
@@ -121,7 +120,7 @@ static uint64_t hash_of(const struct reader *r, uint64_t at, const uint8_t *head
 {
 	uint64_t hash = msp_trace_ident(header, r->layout, at);
 
-	for (size_t i = 0; i < hashed_ir(r); i += IR_SIZE)
+	for (size_t i = 0; i < hashed_size(r); i += IR_SIZE)
 		hash = msp_ident_mix(hash, get64(ir + i));
 	return hash;
 }
@@ -129,7 +128,7 @@ static uint64_t hash_of(const struct reader *r, uint64_t at, const uint8_t *head
 /* A constant with a word of its own: it follows the instruction. */
 static bool constant(const struct reader *r, uint32_t ref, uint64_t *value)
 {
-	if (ref < r->nk || ref + 1 >= REF_BIAS)
+	if (ref < r->nk || ref + 1 >= MSP_REF_BIAS)
 		return false;
 	*value = get64(r->data + (size_t)(ref + 1 - r->nk) * IR_SIZE);
 	return true;
@@ -460,7 +459,7 @@ static int still_there(const struct reader *r, uint64_t at)
 	uint8_t ir[MSP_TRACE_IR_WORDS * IR_SIZE];
 
 	if (read_header(r->layout, r->mem, at, header) ||
-	    msp_read(r->mem, r->block, ir, hashed_ir(r)))
+	    msp_read(r->mem, r->block, ir, hashed_size(r)))
 		return MSP_E_GONE;
 	return hash_of(r, at, header, ir) == r->image->hash ? 0 : MSP_E_GONE;
 }

@@ -89,13 +89,14 @@ static inline __attribute__((always_inline)) uint32_t msp_hdr_u16(const uint8_t 
  * A trace is flushed, and its number, its object and its machine code are used
  * again for another. Its identity is of what does not change while it lives:
  * so not its link, which is set when a stitched trace is continued, nor its
- * side traces. Three parts, mixed in this order: the header at `at`; the first
- * MSP_TRACE_IR_WORDS of its IR, which begins with the constants, among them
- * the functions and return positions of inlined frames; and the positions of
- * the snapshot around the pc and of the next one.
+ * side traces. Three parts, mixed in this order: the header at `at`; its
+ * constants, MSP_TRACE_IR_WORDS at most, among which are the functions and
+ * return positions of inlined frames; and the positions of the snapshot around
+ * the pc and of the next one.
  */
 #define MSP_TRACE_HEADER_MAX 128
 #define MSP_TRACE_IR_WORDS 128
+#define MSP_REF_BIAS 0x8000 /* lj_ir.h, REF_BIAS: constants are below, down to nk */
 
 static inline __attribute__((always_inline)) uint64_t
 msp_trace_ident(const uint8_t *header, const struct msp_lj_layout *layout, uint64_t at)

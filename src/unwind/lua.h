@@ -216,6 +216,23 @@ MSP_SUB(lua_read_function)
 	return 0;
 }
 
+/* The two slots below base. A read costs more than what it reads: further slots below are kept. */
+static MSP_INLINE int lua_read_head(struct msp_walk *w, uint64_t base, uint64_t word[2])
+{
+	uint64_t at = base - sizeof(w->slots), i = (base - 16 - w->slots_at) / 8;
+
+	if (i > MSP_SLOTS_READ - 2) {
+		w->slots_at = 0;
+		if (at < w->l_stack || host_read(w, w->slots, sizeof(w->slots), at))
+			return host_read(w, word, 16, base - 16);
+		w->slots_at = at;
+		i = MSP_SLOTS_READ - 2;
+	}
+	word[0] = w->slots[i & (MSP_SLOTS_READ - 1)];
+	word[1] = w->slots[(i + 1) & (MSP_SLOTS_READ - 1)];
+	return 0;
+}
+
 /* Reads the function and the link of the frame at base into w->fn_*. 0: a function, 1: a dummy. */
 static MSP_INLINE int lua_read_frame(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
 {
@@ -223,7 +240,7 @@ static MSP_INLINE int lua_read_frame(struct msp_walk *w, const struct msp_lj_lay
 
 	if ((base & 7) || base < w->l_stack + frame_head(y) || base > w->l_end)
 		return -MSP_ERR_LUA_BAD_BASE;
-	if (host_read(w, word, 16, base - 16))
+	if (lua_read_head(w, base, word))
 		return -MSP_ERR_LUA_READ;
 	if (y->fr2) {
 		w->fn = word[0] & MSP_GCV_MASK;

@@ -9,7 +9,7 @@
 
 #define MSP_IR_PIECE 16
 
-/* Mixes IR words n.. of the w->found at w->cand_base into the trace's identity. */
+/* Mixes words n.. of the w->found at w->cand_base into the trace's identity. */
 MSP_SUB_N(lua_mix_words)
 {
 	uint32_t at = n;
@@ -22,17 +22,17 @@ MSP_SUB_N(lua_mix_words)
 	return 0;
 }
 
-/* Mixes the trace's IR into its identity, a piece at a time. */
+/* Mixes the constants of the trace's IR into its identity, a piece at a time. */
 MSP_SUB(lua_mix_ir)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
 	uint32_t nk;
 
-	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
-		return MSP_ERR_LUA_READ;
-	nk = obj_u32(w, y->T_nk);
-	w->found = obj_u32(w, y->T_nins) - nk;
-	w->cand_base = obj_u64(w, y->T_ir) + (uint64_t)nk * 8;
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	nk = msp_hdr_u32(w->proto, y->T_nk);
+	w->found = MSP_REF_BIAS - nk;
+	w->cand_base = msp_hdr_ref(w->proto, y->T_ir, 1) + (uint64_t)nk * 8;
 	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS && at < w->found; at += MSP_IR_PIECE)
 		if (MSP_CALL_N(w, lua_mix_words, at))
 			return MSP_ERR_LUA_READ;
@@ -68,11 +68,11 @@ MSP_SUB(lua_mix_snaps)
 	uint32_t lo = 0, hi, count, mid, unit = host_arch(w) == MSP_ARCH_ARM64 ? 4 : 1;
 	uint64_t snaps, map;
 
-	if (!y || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
-		return MSP_ERR_LUA_READ;
-	count = hi = obj_u16(w, y->T_nsnap);
-	snaps = obj_u64(w, y->T_snap);
-	map = obj_u64(w, y->T_snapmap);
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	count = hi = msp_hdr_u16(w->proto, y->T_nsnap);
+	snaps = msp_hdr_ref(w->proto, y->T_snap, 1);
+	map = msp_hdr_ref(w->proto, y->T_snapmap, 1);
 	for (int i = 0; i < 16 && hi - lo > 1; i++) {
 		mid = lo + (hi - lo) / 2;
 		if (lua_read_snap(w, y, snaps, mid))
@@ -88,14 +88,14 @@ MSP_SUB(lua_mix_snaps)
 }
 
 /*
- * What identifies the trace at trace_at beyond its number: w->trace_ident, 0 if
- * it cannot be read, or if this build does not say where a snapshot's code begins.
+ * What identifies the trace at trace_at, whose header is in w->proto, beyond its
+ * number: w->trace_ident, 0 if it cannot be read, or if this build does not say where a snapshot's code begins.
  */
 static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_lj_layout *y)
 {
-	if (y->snap_mcofs < 0 || host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+	if (y->snap_mcofs < 0)
 		return;
-	w->trace_ident = msp_trace_ident(w->buf, y, w->trace_at);
+	w->trace_ident = msp_trace_ident(w->proto, y, w->trace_at);
 	if (MSP_CALL(w, lua_mix_ir) || MSP_CALL(w, lua_mix_snaps))
 		w->trace_ident = 0;
 	else if (!w->trace_ident)
@@ -159,7 +159,7 @@ MSP_SUB(lua_number_from_code)
 	return 0;
 }
 
-/* Is w->look in the code of trace n? Sets w->trace*. */
+/* Is w->look in the code of trace n? Sets w->trace*; its header is in w->proto. */
 MSP_SUB_N(lua_is_trace)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
@@ -171,14 +171,14 @@ MSP_SUB_N(lua_is_trace)
 	if (host_read(w, &traces, 8, w->g + y->g_to_J + y->J_trace) ||
 		read_ref(w, y, traces + (uint64_t)number * (y->gc64 ? 8 : 4), &w->trace_at) || !w->trace_at)
 		return 0;
-	if (host_read(w, w->buf, MSP_TRACE_HEADER_MAX, w->trace_at))
+	if (host_read(w, w->proto, MSP_TRACE_HEADER_MAX, w->trace_at))
 		return 0;
-	mcode = obj_u64(w, y->T_mcode);
-	if (w->look - mcode >= obj_u32(w, y->T_szmcode))
+	mcode = msp_hdr_ref(w->proto, y->T_mcode, 1);
+	if (w->look - mcode >= msp_hdr_u32(w->proto, y->T_szmcode))
 		return 0;
 	w->trace = number;
 	w->trace_ofs = w->look - mcode;
-	w->trace_startpc = obj_ref(w, y, y->T_startpc);
+	w->trace_startpc = msp_hdr_ref(w->proto, y->T_startpc, y->gc64);
 	return 1;
 }
 

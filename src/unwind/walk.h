@@ -18,6 +18,9 @@
 #define MSP_KEPT_FRAMES 4
 #define MSP_KEPT_REGS 16 /* MSP_SLOT_COUNT, and room up to a power of two */
 
+/* Slots of a Lua stack that are read at once: a few frames. A power of two. */
+#define MSP_SLOTS_READ 32
+
 /* A power of two. */
 #define MSP_SEEN_FUNCTIONS 8
 
@@ -98,8 +101,10 @@ struct msp_walk {
 		uint64_t l, base;
 	} suspended[MSP_MAX_SUSPENDED];
 
+	uint64_t slots_at; /* what is in slots, 0: nothing yet */
+	uint64_t slots[MSP_SLOTS_READ];
 	uint8_t buf[256 + 8];    /* one object or C frame, as read */
-	uint8_t proto[128 + 8];  /* GCproto header */
+	uint8_t proto[128 + 8];  /* GCproto or GCtrace header */
 	uint8_t stack[64];       /* words below a CFA */
 	struct msp_raw_frame frame[MSP_MAX_FRAMES];
 };

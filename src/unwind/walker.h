@@ -98,6 +98,7 @@ static MSP_INLINE void walk_begin(struct msp_walk *w)
 	w->kept_count = 0;
 	w->map.start = w->map.end = 0;
 	w->lua_flags = 0;
+	w->slots_at = 0;
 	w->proved_g = 0;
 	w->walked_l = w->walked_g = 0;
 	w->jit_base = 0;
