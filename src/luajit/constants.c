@@ -180,6 +180,8 @@ static void apply(struct msp_lj_build *build, const struct constant_field *const
 
 void msp_lj_evidence_constants(struct msp_lj_build *build)
 {
+	struct constant_field size = {.field = F(J_sizetrace)};
+
 	for (unsigned int g = 0; g < COUNT(generations); g++) {
 		const struct generation *gen = &generations[g];
 		bool applies = gen->applies(build);
@@ -188,7 +190,8 @@ void msp_lj_evidence_constants(struct msp_lj_build *build)
 			apply(build, &gen->field[i], gen->why);
 	}
 	/* jit_State: GCRef *trace; TraceNo freetrace; MSize sizetrace. */
-	if (build->has[F(J_trace)])
-		MSP_LJ_FOUND(build, J_sizetrace, "constant", build->layout.J_trace + 12,
-			     "follows the trace table in all builds");
+	if (build->has[F(J_trace)]) {
+		size.value = (int16_t)(build->layout.J_trace + 12);
+		apply(build, &size, "follows the trace table in all builds");
+	}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Evidence from jit.util.tracesnap(trace, number), which is in every LuaJIT
- * with a JIT compiler: it compares the number with the trace's count of
- * snapshots, and reads that snapshot.
+ * with a JIT compiler: it compares the trace's number with the size of the
+ * table of traces, itself or by a function of its own; then the snapshot's
+ * with the trace's count of them, and reads that snapshot.
  */
 #include "luajit/build.h"
 
@@ -15,9 +16,14 @@
 /* More than any snapshot, or any header of a trace, has. */
 #define MAX_SNAP 16
 #define MAX_TRACE 128
+#define MAX_CALLEES 16
+#define ARG0 MSP_X64_RDI
 
 struct snap_reader {
 	struct msp_lj_build *build;
+	int64_t sizetrace;
+	uint64_t callee[MAX_CALLEES]; /* functions that get the same L */
+	unsigned int callees;
 	int64_t nsnap;
 	struct msp_sym snaps; /* the trace's array of snapshots */
 	int64_t mapofs, ref;  /* fields of a snapshot: of their size the only ones */
@@ -38,6 +44,21 @@ static void compared(struct snap_reader *r, const struct msp_sym_env *env, struc
 	if (r->nsnap < 0 && msp_sym_is(env, returned, MSP_SYM_RESULT) &&
 	    msp_sym_is_load(env, number, 2, &addr) && is_field(env, addr, MAX_TRACE))
 		r->nsnap = addr.off;
+}
+
+/* The same, of four bytes in the jit_State, which is reached through the global state. */
+static void compared_size(struct snap_reader *r, const struct msp_sym_env *env,
+			  struct msp_sym number, struct msp_sym returned)
+{
+	const struct msp_lj_layout *layout = &r->build->layout;
+	struct msp_sym addr;
+	int64_t glref;
+
+	if (r->sizetrace < 0 && msp_sym_is(env, returned, MSP_SYM_RESULT) &&
+	    msp_sym_is_load(env, number, 4, &addr) &&
+	    msp_sym_is_load_reg(env, (struct msp_sym){addr.node, 0}, 0, ARG0, &glref) &&
+	    glref == layout->L_glref && addr.off > layout->g_to_J)
+		r->sizetrace = addr.off - layout->g_to_J;
 }
 
 /* An address that depends on the number: in the array that the trace points at. */
@@ -70,37 +91,75 @@ static void loaded(struct snap_reader *r, const struct msp_sym_env *env,
 	}
 }
 
+static bool read_size(struct msp_sym_env *env, const struct msp_sym_event *ev)
+{
+	struct snap_reader *r = env->ctx;
+
+	if (ev->kind == MSP_SYM_AT_CMP) {
+		compared_size(r, env, ev->a, ev->b);
+		compared_size(r, env, ev->b, ev->a);
+	}
+	return r->sizetrace >= 0;
+}
+
 static bool read_snap(struct msp_sym_env *env, const struct msp_sym_event *ev)
 {
 	struct snap_reader *r = env->ctx;
 
+	read_size(env, ev);
 	if (ev->kind == MSP_SYM_AT_CMP) {
 		compared(r, env, ev->a, ev->b);
 		compared(r, env, ev->b, ev->a);
 	} else if (ev->kind == MSP_SYM_AT_LOAD) {
 		loaded(r, env, ev);
+	} else if (ev->kind == MSP_SYM_AT_CALL && msp_sym_is(env, ev->a, MSP_SYM_CONST) &&
+		   msp_sym_is_reg(env, ev->reg[ARG0], ARG0) && r->callees < MAX_CALLEES) {
+		r->callee[r->callees++] = (uint64_t)ev->a.off;
 	}
 	return false;
+}
+
+static void run(struct msp_sym_env *env, uint64_t entry,
+		bool (*event)(struct msp_sym_env *, const struct msp_sym_event *))
+{
+	env->start = entry;
+	env->end = entry + MAX_FUNCTION;
+	env->event = event;
+	msp_sym_run(env, entry);
+}
+
+/* The size of the table may be compared in a function that gets the number by itself. */
+static void find_sizetrace(struct msp_sym_env *env, struct snap_reader *r)
+{
+	for (unsigned int i = 0; i < r->callees && r->sizetrace < 0; i++)
+		run(env, r->callee[i], read_size);
+	if (r->sizetrace >= 0)
+		MSP_LJ_FOUND(r->build, J_sizetrace, "code", r->sizetrace,
+			     "jit.util.tracesnap compares with it");
 }
 
 void msp_lj_evidence_traces(struct msp_lj_build *build)
 {
 	static const char why[] = "jit.util.tracesnap reads it";
-	struct snap_reader r = {
-		.build = build, .nsnap = -1, .mapofs = -1, .ref = -1, .nslots = -1, .nent = -1};
+	struct snap_reader r = {.build = build,
+				.sizetrace = -1,
+				.nsnap = -1,
+				.mapofs = -1,
+				.ref = -1,
+				.nslots = -1,
+				.nent = -1};
 	struct msp_sym_env *env;
 
 	if (!build->tracesnap || !build->layout.jit || !(env = calloc(1, sizeof(*env))))
 		return;
 	env->code = build->code;
-	env->start = build->tracesnap;
-	env->end = build->tracesnap + MAX_FUNCTION;
 	env->max_insns = 300;
 	env->keep_spills = true;
 	env->refs32 = !build->layout.gc64;
-	env->event = read_snap;
 	env->ctx = &r;
-	msp_sym_run(env, build->tracesnap);
+	run(env, build->tracesnap, read_snap);
+	if (build->has[MSP_LJ_FIELD_g_to_J] && build->has[MSP_LJ_FIELD_L_glref])
+		find_sizetrace(env, &r);
 	free(env);
 	if (r.nsnap < 0)
 		return;

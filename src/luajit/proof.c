@@ -10,12 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "moonspy/moonspy.h"
 
-/* A running target may change between two reads of one check: it gets as many chances. */
-#define TRIES 4
+/* A running target changes between two reads of one check: a failed one is run again, so many times. */
+#define TRIES 6
 #define OBJECT_TRIES 16 /* the list of all objects is followed into freed memory once in a while */
+#define ONE_OBJECT_TRIES 3
+#define FIRST_PAUSE_NS 100000L
+#define PAUSE_DOUBLINGS 4
 #define MAX_STATUS 6
 #define MIN_VMSTATE (-16)
 #define MAX_TRACES 65536
@@ -162,6 +166,46 @@ void msp_tally_result(struct msp_prover *p, enum msp_lj_check check, const struc
 	}
 }
 
+static bool is_worse(const struct msp_tally *now, const struct msp_tally *before)
+{
+	for (unsigned int i = 0; i < now->count; i++) {
+		if (now->of[i].wrong > (i < before->count ? before->of[i].wrong : 0))
+			return true;
+	}
+	return false;
+}
+
+void msp_tally_object(struct msp_prover *p, struct msp_tally *tally, msp_object_check check,
+		      uint64_t at, uint8_t gct)
+{
+	const struct msp_tally before = *tally;
+
+	for (int i = 0; i < ONE_OBJECT_TRIES; i++) {
+		*tally = before;
+		if (!msp_proof_is(p, at, gct))
+			return;
+		check(p, tally, at);
+		if (!is_worse(tally, &before))
+			return;
+		msp_proof_refresh(p);
+	}
+}
+
+/*
+ * Before a try: nothing that was read counts any more. A target that waits for a CPU stays as it
+ * is, in the middle of something perhaps: it is given time to go on. False: no try is left.
+ */
+static bool may_try(struct msp_prover *p, int try, int tries)
+{
+	int doublings = try <= PAUSE_DOUBLINGS ? try - 1 : PAUSE_DOUBLINGS;
+	struct timespec pause = {.tv_nsec = FIRST_PAUSE_NS << (try ? doublings : 0)};
+
+	msp_proof_refresh(p);
+	if (try && p->mem->running)
+		nanosleep(&pause, NULL);
+	return try < (p->mem->running ? tries : 1);
+}
+
 /* Runs a check until it passes, a few times. It describes its failure in why. */
 #define WHY_SIZE 96
 static void attempt(struct msp_prover *p, enum msp_lj_check check,
@@ -169,8 +213,7 @@ static void attempt(struct msp_prover *p, enum msp_lj_check check,
 {
 	char why[WHY_SIZE] = "";
 
-	for (int i = 0; i < TRIES; i++) {
-		msp_proof_refresh(p);
+	for (int i = 0; may_try(p, i, TRIES); i++) {
 		if (run(p, why)) {
 			msp_proof_pass(p, check);
 			return;
@@ -430,13 +473,12 @@ static void run_objects(struct msp_prover *p)
 						   MSP_LJ_CHECK_SNAPSHOTS, MSP_LJ_CHECK_MCODE};
 	bool failed = true;
 
-	for (int i = 0; i < OBJECT_TRIES && failed; i++) {
+	for (int i = 0; failed && may_try(p, i, OBJECT_TRIES); i++) {
 		for (size_t k = 0; k < sizeof(checks) / sizeof(checks[0]); k++)
 			memset(&p->out->check[checks[k]], 0, sizeof(p->out->check[0]));
 		for (size_t k = 0; k < sizeof(checks) / sizeof(checks[0]); k++)
 			p->out->check[checks[k]].result = MSP_LJ_NOT_RUN;
 		p->proto_count = p->func_count = 0;
-		msp_proof_refresh(p);
 		msp_proof_collect(p);
 		msp_proof_functions(p);
 		msp_proof_protos(p);

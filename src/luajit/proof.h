@@ -79,6 +79,14 @@ bool msp_tally_add(struct msp_tally *tally, bool ok, const char *format, ...)
 /* A running target changes objects while they are read: one or an eighth of each statement may be wrong. */
 void msp_tally_result(struct msp_prover *p, enum msp_lj_check check, const struct msp_tally *tally);
 
+/*
+ * Counts what a check says of one object of that type. If that is wrong, the object is looked at
+ * again: only what stays wrong, in an object that is still there, counts.
+ */
+typedef void (*msp_object_check)(struct msp_prover *p, struct msp_tally *tally, uint64_t at);
+void msp_tally_object(struct msp_prover *p, struct msp_tally *tally, msp_object_check check,
+		      uint64_t at, uint8_t gct);
+
 /* proof_objects.c */
 void msp_proof_collect(struct msp_prover *p);
 void msp_proof_functions(struct msp_prover *p);

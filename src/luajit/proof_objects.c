@@ -16,6 +16,8 @@
 /* A chain of that many objects is the list. */
 #define LIST_EVIDENCE 12
 #define GLOBAL_GC_PART 160
+/* GCHeader.marked, right before the type: white of two kinds, or black. */
+#define COLORS 7
 
 /* Slots with a function: the tag of functions in the upper 17 bits (GC64), or the upper half. */
 #define TAG_FUNC 0x1fff7
@@ -81,6 +83,17 @@ static void collect_stack(struct msp_prover *p, uint64_t L)
 	}
 }
 
+/*
+ * An object has a color, but for the moment in which the collector has it in hand. Of a block that
+ * was freed the allocator has a pointer there, which is aligned.
+ */
+static bool has_color(struct msp_prover *p, uint64_t obj)
+{
+	uint8_t marked;
+
+	return msp_proof_u8(p, obj + (uint64_t)p->layout->gc_gct - 1, &marked) && marked & COLORS;
+}
+
 static bool list_object(struct msp_prover *p, uint64_t obj, uint8_t *gct)
 {
 	if (p->proto_count == MSP_PROOF_PROTOS && p->func_count == MSP_PROOF_FUNCS)
@@ -125,9 +138,11 @@ static void collect_list(struct msp_prover *p)
 	uint8_t gct;
 
 	for (unsigned int i = 0; i < MAX_OBJECTS && list_object(p, obj, &gct); i++) {
-		if (gct == MSP_GCT_FUNC)
+		bool whole = i && has_color(p, obj); /* the newest may be half made */
+
+		if (whole && gct == MSP_GCT_FUNC)
 			add_function(p, obj);
-		if (gct == MSP_GCT_PROTO)
+		if (whole && gct == MSP_GCT_PROTO)
 			add_proto(p, obj);
 		if (!msp_proof_ref(p, obj, &obj))
 			break;
@@ -207,22 +222,26 @@ static void check_c(struct msp_prover *p, struct msp_tally *t, uint64_t func, ui
 			      cfunc);
 }
 
-void msp_proof_functions(struct msp_prover *p)
+static void check_function(struct msp_prover *p, struct msp_tally *t, uint64_t func)
 {
 	const struct msp_lj_layout *l = p->layout;
+	uint64_t pc;
+	uint8_t ffid;
+
+	if (!msp_proof_u8(p, func + (uint64_t)l->fn_ffid, &ffid) ||
+	    !msp_proof_ref(p, func + (uint64_t)l->fn_pc, &pc))
+		return;
+	if (ffid == 0)
+		check_lua(p, t, func, pc);
+	else
+		check_c(p, t, func, pc, ffid);
+}
+
+void msp_proof_functions(struct msp_prover *p)
+{
 	struct msp_tally t = {0};
 
-	for (unsigned int i = 0; i < p->func_count; i++) {
-		uint64_t func = p->func[i], pc;
-		uint8_t ffid;
-
-		if (!msp_proof_u8(p, func + (uint64_t)l->fn_ffid, &ffid) ||
-		    !msp_proof_ref(p, func + (uint64_t)l->fn_pc, &pc))
-			continue;
-		if (ffid == 0)
-			check_lua(p, &t, func, pc);
-		else
-			check_c(p, &t, func, pc, ffid);
-	}
+	for (unsigned int i = 0; i < p->func_count; i++)
+		msp_tally_object(p, &t, check_function, p->func[i], MSP_GCT_FUNC);
 	msp_tally_result(p, MSP_LJ_CHECK_FUNCTIONS, &t);
 }

@@ -228,21 +228,25 @@ static void check_debug(struct msp_tally *t, struct msp_prover *p, const struct 
 }
 
 /* Everything that one prototype says about itself; proof_lines.c compares several. */
+static void check_proto(struct msp_prover *p, struct msp_tally *t, uint64_t at)
+{
+	struct msp_proof_proto pt;
+
+	if (!msp_tally_add(t, msp_proof_read_proto(p, at, &pt), "0x%" PRIx64 " is not readable",
+			   at) ||
+	    !check_sizes(t, p, &pt))
+		return;
+	check_header(t, p, &pt);
+	check_children(t, p, &pt);
+	check_chunkname(t, p, &pt);
+	check_debug(t, p, &pt);
+}
+
 void msp_proof_protos(struct msp_prover *p)
 {
 	struct msp_tally t = {0};
 
-	for (unsigned int i = 0; i < p->proto_count; i++) {
-		struct msp_proof_proto pt;
-
-		if (!msp_tally_add(&t, msp_proof_read_proto(p, p->proto[i], &pt),
-				   "0x%" PRIx64 " is not readable", p->proto[i]) ||
-		    !check_sizes(&t, p, &pt))
-			continue;
-		check_header(&t, p, &pt);
-		check_children(&t, p, &pt);
-		check_chunkname(&t, p, &pt);
-		check_debug(&t, p, &pt);
-	}
+	for (unsigned int i = 0; i < p->proto_count; i++)
+		msp_tally_object(p, &t, check_proto, p->proto[i], MSP_GCT_PROTO);
 	msp_tally_result(p, MSP_LJ_CHECK_PROTOS, &t);
 }

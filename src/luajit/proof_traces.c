@@ -361,6 +361,27 @@ static void check_mcode(struct msp_prover *p, struct msp_tally *tally, const str
 		      room, t->spadjust);
 }
 
+/*
+ * lj_trace.c: right before the table's size is where the search for a free number starts, below
+ * which all are taken. It comes to the end when the table is full, and only then.
+ */
+static bool plausible_free(struct msp_prover *p, const struct table *table)
+{
+	const struct msp_lj_layout *l = p->layout;
+	uint64_t at = table->J + (uint64_t)(int64_t)l->J_sizetrace - 4, entry;
+	uint32_t first;
+
+	if (!msp_proof_u32(p, at, &first) || first > table->size)
+		return false;
+	for (uint32_t i = 1; i < table->size; i++) {
+		if (!msp_proof_ref(p, table->trace + i * msp_proof_ref_size(p), &entry))
+			return false;
+		if (!entry)
+			return i >= first;
+	}
+	return first + 1 >= table->size; /* one less: the number that made the table grow */
+}
+
 /* Grown by doubling from 8, up to maxtrace + 1, which is a parameter in the jit_State. */
 static bool plausible_size(struct msp_prover *p, const struct table *table)
 {
@@ -390,8 +411,8 @@ static bool read_table(struct msp_prover *p, struct table *table)
 	/* None yet. */
 	if (!table->trace && !table->size)
 		return false;
-	if (table->size > MAX_TRACES || !msp_proof_pointer(table->trace, 8) ||
-	    !plausible_size(p, table)) {
+	if (!table->size || table->size > MAX_TRACES || !msp_proof_pointer(table->trace, 8) ||
+	    !plausible_size(p, table) || !plausible_free(p, table)) {
 		msp_proof_fail(p, MSP_LJ_CHECK_TRACES, "table at 0x%" PRIx64 " has %u entries",
 			       table->trace, table->size);
 		return false;

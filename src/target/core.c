@@ -16,7 +16,6 @@ static void init_host(struct msp_core *core)
 	core->host = (struct msp_host){
 		.ctx = core,
 		.arch = core->arch,
-		.steady = true,
 		.memory = &core->memory,
 		.root = core->sysroot ? core->sysroot : "/",
 		.maps = core_maps,

@@ -11,7 +11,6 @@
 struct msp_host {
 	void *ctx;
 	int arch;     /* enum msp_arch of its registers */
-	bool steady;  /* what was read once stays so: a core file */
 	const struct msp_memory *memory;
 	const char *root; /* where the files are that it calls by path, as we can open it */
 

@@ -107,7 +107,8 @@ static int read_process(void *ctx, uint64_t addr, void *buf, size_t size)
 
 void msp_memory_init(struct msp_process *process)
 {
-	process->memory = (struct msp_memory){.read = read_process, .ctx = process};
+	process->memory =
+		(struct msp_memory){.read = read_process, .ctx = process, .running = true};
 }
 
 const struct msp_memory *msp_process_memory(struct msp_process *process)

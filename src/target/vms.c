@@ -9,7 +9,6 @@
 
 #include "moonspy/moonspy.h"
 
-#define PROOF_TRIES 8
 #define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
 
 static void forget_vm(struct msp_vm *vm)
@@ -44,26 +43,12 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-/*
- * Sets vm->proof. A running VM changes between two reads of it, which looks
- * like a failed check now and then: it is given several chances.
- */
-static int prove(struct msp_space *space, struct msp_vm *vm, int tries)
+/* Sets vm->proof. */
+static int prove(struct msp_space *space, struct msp_vm *vm)
 {
 	const struct msp_image_entry *entry = msp_images_get(space->images, vm->image);
-	const struct msp_memory *mem = space->host->memory;
-	struct timespec pause = {.tv_nsec = 300000};
-	int r;
+	int r = msp_lj_prove(entry->build, space->host->memory, vm->image_base, vm->g, &vm->proof);
 
-	if (space->host->steady)
-		tries = 1;
-	for (int i = 0; i < tries; i++) {
-		r = msp_lj_prove(entry->build, mem, vm->image_base, vm->g, &vm->proof);
-		if (r != MSP_E_NOT_PROVED)
-			break;
-		if (i + 1 < tries)
-			nanosleep(&pause, NULL);
-	}
 	vm->tried_ns = now_ns();
 	if (vm->proof.heap)
 		vm->gone = false;
@@ -97,9 +82,9 @@ static struct msp_vm *add_vm(struct msp_space *space, const struct msp_image_ent
 
 	if (vm) {
 		vm->image_base = base;
-		return prove(space, vm, PROOF_TRIES) < 0 ? NULL : vm;
+		return prove(space, vm) < 0 ? NULL : vm;
 	}
-	if (prove(space, &fresh, PROOF_TRIES) < 0 || !(slot = free_slot(space)))
+	if (prove(space, &fresh) < 0 || !(slot = free_slot(space)))
 		return NULL;
 	*slot = fresh;
 	space->vms += slot == &space->vm[space->vms];
@@ -142,7 +127,7 @@ static void prove_again(struct msp_space *space)
 		struct msp_vm *vm = &space->vm[i];
 		bool was = vm->proof.heap;
 
-		if (prove(space, vm, was ? PROOF_TRIES : 1) < 0)
+		if (prove(space, vm) < 0)
 			vm->proof.heap = vm->proof.proved = false;
 		vm->gone = !vm->proof.heap && (was || vm->gone);
 	}

@@ -3,6 +3,7 @@
 #ifndef MSP_UNWIND_MEMORY_H
 #define MSP_UNWIND_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@
 struct msp_memory {
 	int (*read)(void *ctx, uint64_t addr, void *buf, size_t size);
 	void *ctx;
+	bool running; /* the target runs: what was read may read differently a moment later */
 };
 
 static inline int msp_read(const struct msp_memory *mem, uint64_t addr, void *buf, size_t size)

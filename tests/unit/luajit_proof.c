@@ -129,12 +129,31 @@ static void test_idle(void **state)
 	lua_stop(&c);
 }
 
+/* Stops it, so that each run sees the same objects; at a moment with a whole proof. */
+static void stop_whole(struct lua_child *c, struct msp_memory *still)
+{
+	struct msp_lj_proof proof;
+	int rc = -1;
+
+	*still = *msp_process_memory(c->process);
+	still->running = false;
+	for (int i = 0; i < 100 && rc != 0; i++) {
+		kill(c->pid, SIGSTOP);
+		waitpid(c->pid, NULL, WUNTRACED);
+		rc = msp_lj_prove(c->build, still, c->base, c->g[0], &proof);
+		if (rc != 0)
+			kill(c->pid, SIGCONT);
+	}
+	assert_int_equal(rc, 0);
+}
+
 /* Everything but the code's evidence, which would reject any change by itself. */
-static bool rejected_by_memory(struct lua_child *c, enum msp_lj_check *by)
+static bool rejected_by_memory(struct lua_child *c, const struct msp_memory *mem,
+			       enum msp_lj_check *by)
 {
 	struct msp_lj_proof proof;
 
-	msp_lj_prove(c->build, msp_process_memory(c->process), c->base, c->g[0], &proof);
+	msp_lj_prove(c->build, mem, c->base, c->g[0], &proof);
 	for (int i = 0; i < MSP_LJ_CHECK_EVIDENCE; i++) {
 		*by = (enum msp_lj_check)i;
 		if (proof.check[i].result == MSP_LJ_FAILED)
@@ -144,18 +163,17 @@ static bool rejected_by_memory(struct lua_child *c, enum msp_lj_check *by)
 	return false;
 }
 
-static bool rejected_by_evidence(struct lua_child *c)
+static bool rejected_by_evidence(struct lua_child *c, const struct msp_memory *mem)
 {
 	struct msp_lj_proof proof;
 
-	return msp_lj_prove(c->build, msp_process_memory(c->process), c->base, c->g[0], &proof) !=
-		       0 &&
+	return msp_lj_prove(c->build, mem, c->base, c->g[0], &proof) != 0 &&
 	       proof.check[MSP_LJ_CHECK_EVIDENCE].result == MSP_LJ_FAILED;
 }
 
 /* Wrong values of a field: shifted by what other versions might shift it. */
-static void inject(struct lua_child *c, enum msp_lj_field field, unsigned int *memory,
-		   unsigned int *evidence, unsigned int *missed)
+static void inject(struct lua_child *c, const struct msp_memory *mem, enum msp_lj_field field,
+		   unsigned int *memory, unsigned int *evidence, unsigned int *missed)
 {
 	static const char *const names[] = {
 #define _(id, text) #id,
@@ -175,11 +193,11 @@ static void inject(struct lua_child *c, enum msp_lj_field field, unsigned int *m
 		if (right >= 0 && right + shifts[i] < 0)
 			continue;
 		msp_lj_field_set(&c->build->layout, field, right + shifts[i]);
-		if (rejected_by_memory(c, &by)) {
+		if (rejected_by_memory(c, mem, &by)) {
 			++*memory;
 			snprintf(line + n, sizeof(line) - n, " %+d:%s", shifts[i], names[by]);
 		} else {
-			by_evidence = rejected_by_evidence(c);
+			by_evidence = rejected_by_evidence(c, mem);
 			++*(by_evidence ? evidence : missed);
 			snprintf(line + n, sizeof(line) - n, " %+d:%s", shifts[i],
 				 by_evidence ? "code" : "MISSED");
@@ -192,9 +210,8 @@ static void inject(struct lua_child *c, enum msp_lj_field field, unsigned int *m
 static void test_fault_injection(void **state)
 {
 	unsigned int memory = 0, evidence = 0, missed = 0;
+	struct msp_memory still;
 	struct lua_child c;
-	struct msp_lj_proof proof;
-	int rc = -1;
 
 	(void)state;
 	if (!have_file(LUAJIT))
@@ -202,29 +219,111 @@ static void test_fault_injection(void **state)
 	lua_start(&c, workload, "-jon");
 	lua_attach(&c);
 	assert_int_equal(c.g_count, 1);
-	/* Stopped, so that each run sees the same objects; at a moment with a whole proof. */
-	for (int i = 0; i < 20 && rc != 0; i++) {
-		kill(c.pid, SIGSTOP);
-		waitpid(c.pid, NULL, WUNTRACED);
-		rc = msp_lj_prove(c.build, msp_process_memory(c.process), c.base, c.g[0], &proof);
-		if (rc != 0)
-			kill(c.pid, SIGCONT);
-	}
-	assert_int_equal(rc, 0);
+	stop_whole(&c, &still);
 	print_message("wrong by:rejected by which check\n");
 	for (int f = MSP_LJ_FIELD_cframe_size; f < MSP_LJ_FIELD_COUNT; f++)
-		inject(&c, (enum msp_lj_field)f, &memory, &evidence, &missed);
+		inject(&c, &still, (enum msp_lj_field)f, &memory, &evidence, &missed);
 	print_message("%u rejected by memory, %u by code, %u missed\n", memory, evidence, missed);
 	assert_int_equal(missed, 0);
+	lua_stop(&c);
+}
+
+/* A word of the memory reads as something else: always, or for so many milliseconds. */
+struct patched {
+	const struct msp_memory *mem;
+	uint64_t at, word;
+	double first_ms, lasts_ms; /* 0: not read yet; 0: always */
+};
+
+static int read_patched(void *ctx, uint64_t addr, void *buf, size_t size)
+{
+	struct patched *p = ctx;
+	int rc = msp_read(p->mem, addr, buf, size);
+
+	if (rc != 0 || p->at < addr || p->at + 8 > addr + size)
+		return rc;
+	if (p->first_ms == 0)
+		p->first_ms = now_ms();
+	if (p->lasts_ms == 0 || now_ms() - p->first_ms < p->lasts_ms)
+		memcpy((char *)buf + (p->at - addr), &p->word, sizeof(p->word));
+	return 0;
+}
+
+/*
+ * The number right before the table's size may look like a size: where the search for a free number
+ * starts. Neither it nor nothing at all is taken for the size.
+ */
+static void test_table_size(void **state)
+{
+	struct msp_lj_layout *l;
+	struct msp_lj_proof proof;
+	struct msp_memory still;
+	struct lua_child c;
+	uint64_t J, word;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	lua_start(&c, workload, "-jon");
+	lua_attach(&c);
+	stop_whole(&c, &still);
+	l = &c.build->layout;
+	J = c.g[0] + (uint64_t)(int64_t)l->g_to_J;
+	assert_int_equal(msp_read(&still, J + (uint64_t)l->J_sizetrace - 4, &word, 8), 0);
+	for (uint64_t first = 0; first <= 8; first += 8) {
+		struct patched patch = {
+			.mem = &still, .at = J + (uint64_t)l->J_sizetrace - 4, .word = first};
+		struct msp_memory mem = {.read = read_patched, .ctx = &patch};
+
+		patch.word |= word & ~0xffffffffULL;
+		assert_int_equal(msp_lj_prove(c.build, &mem, c.base, c.g[0], &proof), 0);
+		l->J_sizetrace -= 4;
+		assert_int_not_equal(msp_lj_prove(c.build, &mem, c.base, c.g[0], &proof), 0);
+		assert_int_equal(proof.check[MSP_LJ_CHECK_TRACES].result, MSP_LJ_FAILED);
+		l->J_sizetrace += 4;
+	}
+	lua_stop(&c);
+}
+
+/*
+ * A target that has no CPU stays in the middle of what it does: that is no reason to reject it. It
+ * is one only in a target that stands still.
+ */
+static void test_changing(void **state)
+{
+	struct msp_lj_proof proof;
+	struct msp_memory still;
+	struct lua_child c;
+	uint64_t L;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	lua_start(&c, workload, "-joff");
+	lua_attach(&c);
+	stop_whole(&c, &still);
+	assert_int_equal(msp_read(&still, c.g[0] + (uint64_t)c.build->layout.g_mainthref, &L, 8),
+			 0);
+	for (int running = 0; running < 2; running++) {
+		struct patched patch = {.mem = &still,
+					.at = L + (uint64_t)c.build->layout.L_maxstack,
+					.lasts_ms = 1};
+		struct msp_memory mem = {.read = read_patched, .ctx = &patch, .running = running};
+		int rc = msp_lj_prove(c.build, &mem, c.base, c.g[0], &proof);
+
+		if (running)
+			show(&proof);
+		assert_int_equal(rc, running ? 0 : MSP_E_NOT_PROVED);
+	}
 	lua_stop(&c);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_running),
-		cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_fault_injection),
+		cmocka_unit_test(test_running),		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_fault_injection), cmocka_unit_test(test_table_size),
+		cmocka_unit_test(test_changing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
