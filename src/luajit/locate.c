@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finding the VM block by what it is: one stretch of code where nearly every
- * piece ends in the dispatch idiom, an indirect jump through the table at the
+ * piece has in it the dispatch idiom, an indirect jump through the table at the
  * dispatch register; and a table of 16-bit offsets of those pieces (lj_bc_ofs).
  */
 #include "luajit/build.h"
@@ -80,35 +80,36 @@ static bool looks_like_table(const uint8_t *p, uint16_t *ofs)
 	return true;
 }
 
-static bool is_piece_start(const struct cluster *cluster, uint32_t addr)
+/* Does nothing run into that address? Behind a dispatching jump, or one to elsewhere in the block. */
+static bool is_piece_start(const struct msp_lj_build *build, uint32_t addr)
 {
-	for (unsigned int i = 0; i < cluster->count; i++) {
-		if (cluster->end[i] == addr)
-			return true;
-	}
-	return false;
+	size_t avail;
+	const uint8_t *p = msp_image_bytes(build->image, addr - 8, &avail);
+
+	/* jmp [r14 + index*8], jmp rel8, jmp rel32 */
+	return p && avail >= 8 &&
+	       (x64_dispatch_jump(p + 4) == 4 || x64_dispatch_jump(p) == 8 || p[6] == 0xeb ||
+		p[3] == 0xe9);
 }
 
-/* Where the block starts if that is the table: where most handlers follow a dispatching jump. */
-static uint32_t start_by_table(const struct cluster *cluster, const uint16_t *ofs,
-			       unsigned int *votes)
+/*
+ * Where the block starts if that is the table: where most handlers are starts of pieces. Handlers
+ * of integers (DUALNUM) end in jumps to a dispatch that they have in their middle.
+ */
+static uint32_t start_by_table(const struct msp_lj_build *build, const struct cluster *cluster,
+			       const uint16_t *ofs, unsigned int *votes)
 {
-	uint32_t best = 0;
+	uint32_t first = cluster->end[0], best = 0;
 
 	*votes = 0;
-	for (unsigned int c = 0; c < cluster->count && c < 8; c++) {
-		for (unsigned int k = 1; k < 8; k++) {
-			uint32_t start = cluster->end[c] - ofs[k];
-			unsigned int n = 0;
+	for (uint32_t start = first < MAX_HEAD ? 0 : first - MAX_HEAD; start < first; start++) {
+		unsigned int n = 0;
 
-			if (start > cluster->end[0] || cluster->end[0] - start > MAX_HEAD)
-				continue;
-			for (unsigned int i = 1; i < TABLE_HEAD; i++)
-				n += is_piece_start(cluster, start + ofs[i]);
-			if (n > *votes) {
-				*votes = n;
-				best = start;
-			}
+		for (unsigned int i = 1; i < TABLE_HEAD; i++)
+			n += is_piece_start(build, start + ofs[i]);
+		if (n > *votes) {
+			*votes = n;
+			best = start;
 		}
 	}
 	return best;
@@ -131,7 +132,7 @@ static const uint8_t *find_table(struct msp_lj_build *build, const struct cluste
 
 			if (bytes[i] || bytes[i + 1] || !looks_like_table(bytes + i, ofs))
 				continue;
-			start = start_by_table(cluster, ofs, &votes);
+			start = start_by_table(build, cluster, ofs, &votes);
 			if (votes <= most)
 				continue;
 			most = votes;
