@@ -272,6 +272,7 @@ int msp_lua_find_moved(__u32 slot);
 int msp_lua_landing(__u32 slot);
 int msp_lua_try_base(__u32 slot);
 int msp_lua_known_base(__u32 slot);
+int msp_lua_has_unwound(__u32 slot);
 int msp_lua_read_function(__u32 slot);
 int msp_lua_check_link(__u32 slot);
 int msp_lua_leaf_base(__u32 slot);

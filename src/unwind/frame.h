@@ -103,6 +103,7 @@ enum msp_error_reason {
 	_(CALLBACK_EARLY, "FFI callback that has no VM yet: as C code") \
 	_(LANDING, "error that lands: by the unwinder's frame") \
 	_(CAUGHT, "error that is caught: at its catcher's frame") \
+	_(UNWOUND, "error that unwinds: L->base before L->cframe") \
 	_(MOVED, "Lua stack being moved: by registers") \
 	_(NO_ROW, "interpreter without a row: by PC and BASE") \
 	_(CALLER_BASE, "BASE not yet or no more: the caller's") \

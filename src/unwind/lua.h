@@ -356,7 +356,7 @@ static MSP_INLINE uint64_t lua_take_suspended(struct msp_walk *w)
 	for (uint32_t i = 0; i < MSP_MAX_SUSPENDED; i++) {
 		if (i >= w->suspended_count || w->suspended[i].l != w->l)
 			continue;
-		base = w->suspended[i].base;
+		base = w->suspended[i].base + w->l_moved;
 		w->suspended[i].l = 0;
 	}
 	return base;
@@ -376,7 +376,7 @@ static MSP_INLINE int lua_suspend(struct msp_walk *w, const struct msp_lj_layout
 	if (i >= MSP_MAX_SUSPENDED)
 		return MSP_ERR_LUA_DEPTH;
 	w->suspended[i & (MSP_MAX_SUSPENDED - 1)].l = w->l;
-	w->suspended[i & (MSP_MAX_SUSPENDED - 1)].base = base;
+	w->suspended[i & (MSP_MAX_SUSPENDED - 1)].base = base - w->l_moved; /* it may be seen where it was next */
 	if (i >= w->suspended_count)
 		w->suspended_count = i + 1;
 	return 0;
@@ -709,6 +709,52 @@ static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_la
 }
 
 /*
+ * The lowest slots of a stack that has been given back are written over one by
+ * one (moved.h): was the frame at base one of them? Then the stack is the new one.
+ */
+static MSP_INLINE int lua_may_be_moved(struct msp_walk *w, uint64_t base)
+{
+	return !w->l_moved && base - w->l_stack <= MSP_GIVEN_BACK + 16 && !MSP_CALL(w, lua_find_moved);
+}
+
+/* From a base that was left or is stored, and may be in a stack that has been given back meanwhile. */
+static MSP_INLINE int lua_given_base(struct msp_walk *w, uint64_t base)
+{
+	int err;
+
+	w->cand_base = base;
+	err = MSP_CALL(w, lua_known_base);
+	if (!err || !lua_may_be_moved(w, base))
+		return err;
+	w->cand_base = base + w->l_moved;
+	return MSP_CALL(w, lua_known_base);
+}
+
+/*
+ * An error unwinds the Lua stack ahead of the C stack (err_unwind of lj_err.c):
+ * between two instructions L->base is that of the next C frame already, and
+ * L->cframe is not yet. That code has L and L->cframe in registers, and in one
+ * more (rax) where the link is that it has followed: it leads to L->base.
+ */
+MSP_SUB(lua_has_unwound)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t at = w->kept[0][MSP_SLOT_RA], link = 0;
+
+	if (!y || !w->kept_count || host_read(w, &link, 8, at))
+		return 0;
+	if (!y->fr2)
+		link >>= 32;
+	if ((link & 3) != MSP_FT_C || at - (link & ~7ull) + 8 != w->l_base)
+		return 0;
+	w->cand_pc = 0; /* the innermost frame's registers */
+	if (!lua_kept_has(w, w->l) || !lua_kept_has(w, w->l_cframe))
+		return 0;
+	walk_way(w, MSP_WAY_UNWOUND);
+	return 1;
+}
+
+/*
  * From the VM C frame at n to the innermost Lua frame on it. A frame deeper
  * than L->cframe carries none: it is being entered, or has been left, or an
  * error has unwound the Lua stack already while the C stack still stands.
@@ -730,17 +776,17 @@ MSP_SUB_N(lua_find_base)
 			return lua_no_frame(w, base);
 	}
 	/*
-	 * Its frames have been walked down to the last. Where an error unwinds (err_unwind of
-	 * lj_err.c), L->base goes before L->cframe: they were not those of their C frames.
+	 * Its frames have been walked down to the last: they were not those of their C frames, because an
+	 * error unwinds, as in lua_has_unwound(), and no register told.
 	 */
 	if (!suspended && !w->jit_base && !w->exact && w->walked_l == w->l && w->walked_g == w->g)
 		return MSP_ERR_LUA_THROWN;
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
-	if (suspended || w->jit_base) {
-		w->cand_base = suspended ? suspended : w->jit_base;
-		return MSP_CALL(w, lua_known_base);
-	}
+	if (suspended || w->jit_base)
+		return lua_given_base(w, suspended ? suspended : w->jit_base);
+	if (!w->exact && n == w->l_cframe && lua_in_stack(w, w->kept[0][MSP_SLOT_RA]) && MSP_CALL(w, lua_has_unwound))
+		return lua_no_frame(w, w->l_base);
 	if (w->rule.leaf & MSP_LEAF_KNOWN)
 		return MSP_CALL(w, lua_leaf_by_rule);
 	walk_way(w, MSP_WAY_NO_ROW);
@@ -768,15 +814,6 @@ static MSP_INLINE int lua_emit_vm(struct msp_walk *w)
 		f->pos = w->map.image;
 	}
 	return 0;
-}
-
-/*
- * The lowest slots of a stack that has been given back are written over one by
- * one (moved.h): was the frame at base one of them? Then the stack is the new one.
- */
-static MSP_INLINE int lua_may_be_moved(struct msp_walk *w, uint64_t base)
-{
-	return !w->l_moved && base - w->l_stack <= MSP_GIVEN_BACK + 16 && !MSP_CALL(w, lua_find_moved);
 }
 
 /* w->pc is in the interpreter, w->rule is the rule there: go over to the Lua stack. */

@@ -359,6 +359,16 @@ static void run_bursts(struct run *r)
 	}
 }
 
+/* More than one in 100,000, or than a place of two instructions; stacks too deep to be recorded aside. */
+static bool too_many_marks(const struct run *r)
+{
+	uint64_t marked = 0;
+
+	for (int i = MSP_ERR_TRUNCATED + 1; i < MSP_ERROR_REASON_COUNT; i++)
+		marked += r->report.marked[i];
+	return marked > 2 && marked * 100000 > r->steps;
+}
+
 static int finish(struct run *r, double seconds)
 {
 	const struct oracle_coverage *c = &r->coverage;
@@ -389,7 +399,7 @@ static int finish(struct run *r, double seconds)
 	if (r->opts->json)
 		oracle_report_write(&r->report, r->opts->json);
 	/* Who is asked answers: a host that is silent agrees with nothing. */
-	return r->report.faults || r->stale || r->steps < r->opts->steps ||
+	return r->report.faults || r->stale || r->steps < r->opts->steps || too_many_marks(r) ||
 	       2 * r->bpf.answered < r->bpf.asked || 2 * r->core.answered < r->core.asked;
 }
 
