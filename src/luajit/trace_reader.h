@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* A trace while it is being read: what the files of src/luajit/trace_*.c share. */
+#ifndef MSP_LUAJIT_TRACE_READER_H
+#define MSP_LUAJIT_TRACE_READER_H
+
+#include <string.h>
+
+#include "luajit/bytecode.h"
+#include "luajit/trace_image.h"
+#include "unwind/ident.h"
+
+#define MSP_IR_SIZE 8
+#define MSP_SNAP_ENTRY 4
+#define MSP_TRACE_PROTOS 256 /* of one trace */
+
+/* A prototype whose bytecode a position of the trace lies in. */
+struct msp_trace_proto {
+	uint64_t addr, ident, bc, end;
+	uint32_t *ins; /* its bytecode, NULL: not read */
+};
+
+struct msp_trace_reader {
+	const struct msp_lj_layout *layout;
+	const struct msp_memory *mem;
+	const struct msp_bc_set *set; /* NULL: opcodes are not known */
+	_Alignas(8) uint8_t header[MSP_TRACE_HEADER_MAX];
+	uint64_t block; /* address of IR, snapshots and map */
+	uint8_t *data;	/* them */
+	size_t ir_size, snaps_size, map_size;
+	uint32_t nk, nins;
+	struct msp_trace_proto proto[MSP_TRACE_PROTOS];
+	uint32_t proto_count;
+	struct msp_trace_image *image;
+	uint32_t node_room;
+};
+
+static inline uint32_t msp_get16(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline uint32_t msp_get32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline uint64_t msp_get64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* ---- Functions (trace_protos.c) ---- */
+
+/* The prototype that a bytecode position lies in; NULL: in none. */
+struct msp_trace_proto *msp_trace_proto_of(struct msp_trace_reader *r, uint64_t pc);
+/* A function of the VM's own or in C, by its object. False: it is none. */
+bool msp_trace_builtin(struct msp_trace_reader *r, uint64_t fn, struct msp_trace_node *node);
+/*
+ * A snapshot at a condition has the position of the branch that the trace does
+ * not take: the condition is right before it, or before a jump to it. Its
+ * position, else pos.
+ */
+uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p, uint32_t pos);
+
+/* ---- Snapshots (trace_snaps.c) ---- */
+
+/* Makes the image's snapshots and nodes. MSP_E_GONE: it is no trace; MSP_E_NOMEM. */
+int msp_trace_read_snaps(struct msp_trace_reader *r);
+
+#endif
