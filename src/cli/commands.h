@@ -9,6 +9,7 @@ int cmd_record(const struct msp_options *options);
 int cmd_dump(const struct msp_options *options);
 int cmd_core(const struct msp_options *options);
 int cmd_report(const struct msp_options *options);
+int cmd_traces(const struct msp_options *options);
 int cmd_inspect(const struct msp_options *options);
 int cmd_list(const struct msp_options *options);
 int cmd_doctor(const struct msp_options *options);

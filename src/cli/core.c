@@ -7,41 +7,6 @@
 #include "cli/messages.h"
 #include "moonspy/moonspy.h"
 
-static void note_gap(const struct msp_core_gap *gap)
-{
-	char digits[CLI_COUNT_SIZE];
-
-	switch (gap->kind) {
-	case MSP_CORE_GAP_FILE:
-		cli_note("missing: %s%s%s: %s", gap->name, *gap->build_id ? ", build id " : "",
-			 gap->build_id, gap->why);
-		return;
-	case MSP_CORE_GAP_MEMORY:
-		cli_note("missing: %s bytes of memory: %s", cli_count(gap->bytes, digits),
-			 gap->why);
-		return;
-	case MSP_CORE_GAP_NOTES:
-		cli_note("missing: %s", gap->why);
-		return;
-	}
-}
-
-/* Names what is missing; how much that is. */
-static size_t note_gaps(struct msp_core *core)
-{
-	const struct msp_core_gap *gaps;
-	size_t count, unchecked = msp_core_unchecked(core);
-
-	gaps = msp_core_gaps(core, &count);
-	for (size_t i = 0; i < count; i++)
-		note_gap(&gaps[i]);
-	if (unchecked)
-		cli_note("%zu files were taken by their paths: the core does not say which builds "
-			 "they were",
-			 unchecked);
-	return count;
-}
-
 static int show(const struct msp_options *options, struct cli_live *live)
 {
 	struct dump_writer writer = {.options = options};
@@ -64,7 +29,7 @@ static int show(const struct msp_options *options, struct cli_live *live)
 	msp_space_vms(live->space, &vms);
 	if (!vms)
 		cli_note("no LuaJIT in this core: its native stacks are shown");
-	return note_gaps(live->core) && rc == CLI_OK ? CLI_PARTIAL : rc;
+	return cli_live_note_gaps(live) && rc == CLI_OK ? CLI_PARTIAL : rc;
 }
 
 int cmd_core(const struct msp_options *options)

@@ -127,6 +127,40 @@ int cli_live_open_core(const char *path, const struct msp_core_options *options,
 	return 0;
 }
 
+static void note_gap(const struct msp_core_gap *gap)
+{
+	char digits[CLI_COUNT_SIZE];
+
+	switch (gap->kind) {
+	case MSP_CORE_GAP_FILE:
+		cli_note("missing: %s%s%s: %s", gap->name, *gap->build_id ? ", build id " : "",
+			 gap->build_id, gap->why);
+		return;
+	case MSP_CORE_GAP_MEMORY:
+		cli_note("missing: %s bytes of memory: %s", cli_count(gap->bytes, digits),
+			 gap->why);
+		return;
+	case MSP_CORE_GAP_NOTES:
+		cli_note("missing: %s", gap->why);
+		return;
+	}
+}
+
+size_t cli_live_note_gaps(const struct cli_live *live)
+{
+	const struct msp_core_gap *gaps;
+	size_t count, unchecked = msp_core_unchecked(live->core);
+
+	gaps = msp_core_gaps(live->core, &count);
+	for (size_t i = 0; i < count; i++)
+		note_gap(&gaps[i]);
+	if (unchecked)
+		cli_note("%zu files were taken by their paths: the core does not say which builds "
+			 "they were",
+			 unchecked);
+	return count;
+}
+
 const char *cli_live_name(struct cli_live *live)
 {
 	return live->core ? msp_core_comm(live->core) : msp_process_comm(live->process);

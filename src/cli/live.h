@@ -31,6 +31,9 @@ void cli_live_close(struct cli_live *live);
 int cli_live_open_core(const char *path, const struct msp_core_options *options,
 	struct msp_images *images, struct cli_live *out);
 
+/* Of a core: names what is missing; how much that is. */
+size_t cli_live_note_gaps(const struct cli_live *live);
+
 /* The process's own name, and its command line ("" for none). */
 const char *cli_live_name(struct cli_live *live);
 const char *cli_live_command(struct cli_live *live);

@@ -14,10 +14,10 @@
 typedef int (*command_fn)(const struct msp_options *options);
 
 static const command_fn commands[CLI_VERB_COUNT] = {
-	[CLI_VERB_RECORD] = cmd_record,	  [CLI_VERB_DUMP] = cmd_dump,
-	[CLI_VERB_CORE] = cmd_core,	  [CLI_VERB_REPORT] = cmd_report,
-	[CLI_VERB_INSPECT] = cmd_inspect, [CLI_VERB_LIST] = cmd_list,
-	[CLI_VERB_DOCTOR] = cmd_doctor,
+	[CLI_VERB_RECORD] = cmd_record, [CLI_VERB_DUMP] = cmd_dump,
+	[CLI_VERB_CORE] = cmd_core,	[CLI_VERB_REPORT] = cmd_report,
+	[CLI_VERB_TRACES] = cmd_traces, [CLI_VERB_INSPECT] = cmd_inspect,
+	[CLI_VERB_LIST] = cmd_list,	[CLI_VERB_DOCTOR] = cmd_doctor,
 };
 
 static int unknown_verb(const char *name)

@@ -14,6 +14,7 @@
 
 #define MAX_PID 4194304 /* PID_MAX_LIMIT of the kernel */
 #define MAX_RATE 100000
+#define MAX_TRACE 65535
 #define DEFAULT_RATE 99
 
 static const char *help_command(enum cli_verb verb)
@@ -129,6 +130,13 @@ static int set_option(const struct cli_option *option, struct msp_options *optio
 		return set_string(option, options, value);
 	case CLI_CHOICE:
 		return set_choice(option, options, value);
+	case CLI_TRACE:
+		if (!cli_parse_number(value, 1, MAX_TRACE, &number))
+			return bad_value(option, value,
+					 cli_fmt("it is no number from 1 to %d", MAX_TRACE),
+					 "the number of a trace, as moonspy traces lists it");
+		*(uint32_t *)member = number;
+		return 0;
 	case CLI_PIDS:
 		return set_pids(option, options, value);
 	case CLI_DURATION:
@@ -345,6 +353,10 @@ static int check(const struct msp_options *options)
 	if (options->quiet && options->verbose)
 		return two_options("--quiet", "--verbose", "one is to say less, the other more",
 				   "leave out one");
+	if (options->pid_count && (options->exe || options->sysroot))
+		return two_options("--pid", options->exe ? "--exe" : "--sysroot",
+				   "that is for core files",
+				   cli_fmt("leave out %s", options->exe ? "--exe" : "--sysroot"));
 	if (options->all && options->subprocesses)
 		return two_options("--all", "--subprocesses", "the whole machine has all of them",
 				   "leave out --subprocesses");

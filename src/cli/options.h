@@ -16,6 +16,7 @@
 	_(DUMP, "dump") \
 	_(CORE, "core") \
 	_(REPORT, "report") \
+	_(TRACES, "traces") \
 	_(INSPECT, "inspect") \
 	_(LIST, "list") \
 	_(DOCTOR, "doctor")
@@ -59,6 +60,9 @@ struct msp_options {
 	struct msp_view view; /* --lines --lua --native --no-kernel --vm-frames --certain -t */
 
 	const char *exe, *sysroot; /* --exe, --sysroot */
+
+	uint32_t annotate;   /* --annotate; 0: none */
+	const char *samples; /* --samples: a profile */
 
 	bool coroutines; /* -c */
 	unsigned locals; /* -l, -ll */

@@ -66,6 +66,23 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 			{"moonspy report run.msp --lua -f folded -o -", "only Lua frames, as text"},
 		},
 	},
+	[CLI_VERB_TRACES] = {
+		.name = "traces",
+		.synopsis = "-p PID | CORE [OPTIONS]",
+		.summary = "list what the JIT compiler made, and what it gave up on",
+		.text = "Lists the loops and functions that are not compiled, with the reason where "
+			"the compiler remembers it, and then all traces: where each comes from, "
+			"how it ends, its size and where it starts. What is to be looked at comes "
+			"first. With a profile of the process, written by record as msp, each has its "
+			"share of the samples. A process is neither stopped nor changed.",
+		.takes = CLI_TAKES_FILE,
+		.examples = {
+			{"moonspy traces -p 4711", "the traces of process 4711"},
+			{"moonspy traces -p 4711 --samples run.msp", "with their share of a profile"},
+			{"moonspy traces -p 4711 --annotate 12", "the source lines of trace 12"},
+			{"moonspy traces core.4711", "of a core file"},
+		},
+	},
 	[CLI_VERB_INSPECT] = {
 		.name = "inspect",
 		.synopsis = "-p PID | FILE [OPTIONS]",
@@ -107,10 +124,11 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 #define DUMP CLI_BIT(DUMP)
 #define CORE CLI_BIT(CORE)
 #define REPORT CLI_BIT(REPORT)
+#define TRACES CLI_BIT(TRACES)
 #define INSPECT CLI_BIT(INSPECT)
 #define LIST CLI_BIT(LIST)
 #define DOCTOR CLI_BIT(DOCTOR)
-#define EVERY (RECORD | DUMP | CORE | REPORT | INSPECT | LIST | DOCTOR)
+#define EVERY (RECORD | DUMP | CORE | REPORT | TRACES | INSPECT | LIST | DOCTOR)
 
 const struct cli_option cli_options[] = {
 	{CLI_TARGET, 'p', "pid", "PID[,PID...]", NULL, NULL, CLI_PIDS, false, MEMBER(pids),
@@ -118,7 +136,7 @@ const struct cli_option cli_options[] = {
 	{CLI_TARGET, 'p', "pid", "PID[,PID...]", NULL, NULL, CLI_PIDS, false, MEMBER(pids),
 		REPORT, "only samples of these processes"},
 	{CLI_TARGET, 'p', "pid", "PID", NULL, NULL, CLI_PIDS, false, MEMBER(pids),
-		INSPECT | DOCTOR, "this process"},
+		TRACES | INSPECT | DOCTOR, "this process"},
 	{CLI_TARGET, 'N', "name", "NAME", NULL, NULL, CLI_STRING, false, MEMBER(name),
 		RECORD | DUMP, "every process of that name"},
 	{CLI_TARGET, 'a', "all", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(all),
@@ -129,9 +147,9 @@ const struct cli_option cli_options[] = {
 		RECORD | DUMP, "their child processes too"},
 
 	{CLI_TARGET, 0, "exe", "FILE", NULL, "by its path in the core", CLI_STRING, false,
-		MEMBER(exe), CORE, "the program that the core is of"},
+		MEMBER(exe), CORE | TRACES, "the program that the core is of"},
 	{CLI_TARGET, 0, "sysroot", "DIR", NULL, "/", CLI_STRING, false, MEMBER(sysroot),
-		CORE, "where the files lie that the core names"},
+		CORE | TRACES, "where the files lie that the core names"},
 
 	{CLI_SAMPLING, 'd', "duration", "TIME", NULL, "until stopped", CLI_DURATION, false,
 		MEMBER(duration_ns), RECORD, "how long: 30s, 2m, 500ms"},
@@ -161,6 +179,11 @@ const struct cli_option cli_options[] = {
 	{CLI_SHOWN, 'c', "coroutines", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(coroutines),
 		DUMP | CORE, "every coroutine of every VM"},
 
+	{CLI_SHOWN, 0, "samples", "FILE.msp", NULL, NULL, CLI_STRING, false, MEMBER(samples),
+		TRACES, "count the samples of this profile; -: standard input"},
+	{CLI_SHOWN, 0, "annotate", "NUMBER", NULL, NULL, CLI_TRACE, false, MEMBER(annotate),
+		TRACES, "the lines of this trace, with their source"},
+
 	{CLI_WRITTEN, 'o', "output", "FILE", NULL, "NAME-PID-TIME.html", CLI_STRING, false,
 		MEMBER(output), RECORD, "file; -: standard output"},
 	{CLI_WRITTEN, 'o', "output", "FILE", NULL, "FILE.html", CLI_STRING, false, MEMBER(output),
@@ -171,7 +194,7 @@ const struct cli_option cli_options[] = {
 	{CLI_WRITTEN, 0, "force", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(force),
 		RECORD | REPORT, "write over an existing file"},
 	{CLI_WRITTEN, 'j', "json", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(json),
-		DUMP | CORE | INSPECT | LIST | DOCTOR, "as JSON"},
+		DUMP | CORE | TRACES | INSPECT | LIST | DOCTOR, "as JSON"},
 
 	{CLI_TALK, 0, "stats", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(stats),
 		RECORD | REPORT, "counters and reasons at the end"},

@@ -20,6 +20,7 @@ enum cli_kind {
 	CLI_CHOICE,   /* int: place in values, from 1 on if zero_is_default */
 	CLI_DURATION, /* uint64_t, nanoseconds */
 	CLI_RATE,     /* unsigned */
+	CLI_TRACE,    /* uint32_t, number of a trace */
 	CLI_PIDS,     /* pids and pid_count */
 };
 

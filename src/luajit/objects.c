@@ -11,9 +11,6 @@
 #define OBJECTS_MAX (1u << 28)
 #define GLOBAL_GC_PART 160 /* of the global state: the collector's fields are within */
 #define CHAIN_MIN 12	   /* so many objects in a row are the list */
-/* lj_obj.h: what is in the list, by type code. */
-#define LIST_MIN MSP_GCT_UPVAL
-#define LIST_MAX 13
 
 static const struct msp_lj_object_layout wide = {
 	.ref = 8,
@@ -87,7 +84,7 @@ static bool next_object(const struct msp_lj_layout *layout, const struct msp_mem
 	*next = 0;
 	memcpy(next, head, layout->gc64 ? 8 : 4);
 	*type = head[layout->gc_gct & 15];
-	return *type >= LIST_MIN && *type <= LIST_MAX;
+	return *type >= MSP_GCT_UPVAL && *type <= MSP_GCT_LAST;
 }
 
 static bool is_chain(const struct msp_lj_layout *layout, const struct msp_memory *mem, uint64_t obj)

@@ -10,6 +10,7 @@
 #define MSP_GCT_CDATA 10
 #define MSP_GCT_TAB 11
 #define MSP_GCT_UDATA 12
+#define MSP_GCT_LAST 13 /* what is in the list of all objects, from MSP_GCT_UPVAL on */
 
 /*
  * Offsets that have been the same in all of LuaJIT 2.x, for each size of references

@@ -23,7 +23,16 @@
 #define IR_SIZE 8
 #define SNAP_ENTRY_SIZE 4
 /* lj_jit.h: how a trace ends. */
-enum { LINK_NONE, LINK_ROOT, LINK_LOOP, LINK_TAILREC, LINK_UPREC, LINK_DOWNREC, LINK_MAX = 10 };
+enum {
+	LINK_NONE,
+	LINK_ROOT,
+	LINK_LOOP,
+	LINK_TAILREC,
+	LINK_UPREC,
+	LINK_DOWNREC,
+	LINK_STITCH = 8,
+	LINK_MAX = 10
+};
 /* The recorder's current trace is part of the jit_State. */
 #define JIT_STATE_SIZE 8192
 
@@ -93,7 +102,10 @@ static void check_links(struct msp_prover *p, struct msp_tally *tally, const str
 
 	msp_tally_add(tally, t->linktype > LINK_NONE && t->linktype <= LINK_MAX,
 		      "trace %u has link type %u", t->traceno, t->linktype);
-	msp_tally_add(tally, (t->link == t->traceno) == loops && t->link < table->size,
+	/* What could not be recorded behind a stitch is linked to itself. */
+	msp_tally_add(tally,
+		      ((t->link == t->traceno) == loops || t->linktype == LINK_STITCH) &&
+			      t->link < table->size,
 		      "trace %u has link type %u to %u", t->traceno, t->linktype, t->link);
 	if (t->linktype == LINK_LOOP)
 		msp_tally_add(tally, t->mcloop && t->mcloop < t->szmcode,

@@ -16,6 +16,7 @@
 /* Bits of GCproto.flags, the same in all LuaJIT 2.x. */
 #define MSP_PROTO_CHILD 0x01
 #define MSP_PROTO_VARARG 0x02
+#define MSP_PROTO_NOJIT 0x08 /* by jit.off() */
 
 /* firstline of functions that the VM's own library has in bytecode; the chunk name is then theirs. */
 #define MSP_PROTO_BUILTIN_LINE UINT32_MAX

@@ -4,6 +4,7 @@ t moonspy help record
 t moonspy dump -h
 t moonspy core -h
 t moonspy report --help
+t moonspy help traces
 t moonspy help inspect
 t moonspy help list
 t moonspy help doctor

@@ -21,7 +21,7 @@ for verb in $verbs; do
 	record | dump) rest="-p 1" ;;
 	report) rest=a.msp ;;
 	core) rest=core ;;
-	inspect) rest="-p 1" ;;
+	inspect | traces) rest="-p 1" ;;
 	*) rest= ;;
 	esac
 	# "-x, --name ARG" or "--name"; an option with an argument has a word in capitals, or choices.
@@ -35,7 +35,7 @@ for verb in $verbs; do
 		refused $verb $rest "--$name"
 		refused $verb $rest "--$name="
 		case $arg in
-		PID* | TIME | HZ) bad="-1 0 x 1x 99999999999999999999 0x1 1;2" ;;
+		PID* | TIME | HZ | NUMBER) bad="-1 0 x 1x 99999999999999999999 0x1 1;2" ;;
 		EVENT | FORMAT | *\|*) bad="x wall,cpu HTML -" ;;
 		*) bad= ;;
 		esac
@@ -77,6 +77,12 @@ refused dump
 refused dump x
 refused report
 refused core
+refused traces
+refused traces -p 1 core
+refused traces a b
+refused traces -p 1,2
+refused traces -p 1 --annotate 65536
+refused traces -p 1 --exe /bin/true
 refused core a b
 refused inspect
 refused inspect a b

@@ -11,6 +11,10 @@ t moonspy record -p -- true
 t moonspy record --lua=yes -p 1
 t moonspy report
 t moonspy inspect
+t moonspy traces
+t moonspy traces -p 1,2
+t moonspy traces -p 1 --exe /bin/true
+t moonspy traces -p 1 --annotate 0
 t moonspy core
 t moonspy core a b
 t moonspy inspect -p 1 /bin/true

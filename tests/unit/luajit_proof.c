@@ -129,6 +129,34 @@ static void test_idle(void **state)
 	lua_stop(&c);
 }
 
+/* Loops that go through the interpreter: each trace ends before a call of gsub, and none begins behind it. */
+static const char *const stitches =
+	"local src = {}\n"
+	"for i = 1, 20 do src[i] = 'local function f(n) for i = 1, n do "
+	"local s = (\"a\"):gsub(\"a\", \"b\") local g = function() return s end end end f(3000)' "
+	"end\n"
+	"for i = 1, 20 do loadstring(src[i])() end\n"
+	"io.write('ready\\n') io.flush() io.read()";
+
+/* Those are linked to themselves: as many as there are, it is no wrong layout. */
+static void test_stitches(void **state)
+{
+	struct lua_child c;
+	struct msp_lj_proof proof;
+
+	(void)state;
+	if (!have_file(LUAJIT))
+		skip();
+	lua_start(&c, stitches, "-jon");
+	lua_attach(&c);
+	assert_int_equal(c.g_count, 1);
+	msp_lj_prove(c.build, msp_process_memory(c.process), c.base, c.g[0], &proof);
+	show(&proof);
+	assert_true(proof.proved);
+	assert_int_equal(proof.check[MSP_LJ_CHECK_TRACES].result, MSP_LJ_PASSED);
+	lua_stop(&c);
+}
+
 /* Stops it, so that each run sees the same objects; at a moment with a whole proof. */
 static void stop_whole(struct lua_child *c, struct msp_memory *still)
 {
@@ -323,7 +351,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_running),		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_fault_injection), cmocka_unit_test(test_table_size),
-		cmocka_unit_test(test_changing),
+		cmocka_unit_test(test_changing),	cmocka_unit_test(test_stitches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

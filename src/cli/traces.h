@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* What the JIT compilers of a process or core made: gathered, sorted, and printed in two forms. */
+#ifndef CLI_TRACES_H
+#define CLI_TRACES_H
+
+#include "cli/live.h"
+#include "cli/options.h"
+#include "luajit/jit.h"
+#include "output/json_writer.h"
+
+/* A place in a function, with its names; function NULL: not known. */
+struct traces_place {
+	const struct msp_lj_function *function;
+	uint32_t line;
+};
+
+/* A line of a trace, and the samples whose innermost function was there. */
+struct traces_line {
+	const struct msp_lj_function *function;
+	uint32_t line;
+	uint64_t samples;
+};
+
+struct traces_trace {
+	const struct msp_lj_trace *trace;
+	struct traces_place start;
+	uint64_t samples;
+	struct traces_line *line; /* of the one that is annotated, by function and line */
+	size_t lines;
+};
+
+struct traces_refusal {
+	const struct msp_lj_refusal *refusal;
+	struct traces_place place;
+	uint64_t samples; /* in the interpreter, in that function */
+};
+
+/* One VM; what is to be looked at comes first. */
+struct traces_vm {
+	const struct msp_vm *vm;
+	struct msp_lj_jit jit;
+	struct traces_trace *trace;
+	struct traces_refusal *refusal;
+};
+
+/* A sampled place: all samples whose innermost Lua frame was there. */
+struct traces_sample {
+	char *file;
+	uint32_t defined, line, trace; /* trace 0: interpreted */
+	uint64_t count;
+};
+
+struct traces {
+	const struct msp_options *options;
+	struct cli_live *live;
+	struct traces_vm *vm;
+	size_t vms;
+
+	bool sampled; /* there is a profile */
+	struct traces_sample *sample;
+	size_t samples;
+	uint64_t total;	 /* samples of the process in the profile */
+	uint64_t others; /* of them in traces that are not there any more */
+};
+
+/* traces_samples.c: reads the profile of options->samples. 0 or the exit code, after saying it. */
+int traces_samples_read(struct traces *t);
+void traces_samples_free(struct traces *t);
+/* Gives the samples to the traces and functions that they are of. MSP_E_NOMEM. */
+int traces_samples_count(struct traces *t);
+/* Lines of a trace: those that its snapshots show, and those that were sampled. MSP_E_NOMEM. */
+int traces_lines(struct traces *t, struct traces_vm *vm, struct traces_trace *trace);
+
+void traces_text(const struct traces *t);
+int traces_json(const struct traces *t);
+/* traces_source.c: the lines of an annotated trace, with their source where it can be read. */
+void traces_source(const struct traces *t, const struct traces_trace *trace);
+
+/* Text of a refusal's kind. */
+const char *traces_refusal_name(uint8_t kind);
+const char *traces_refusal_text(uint8_t kind);
+
+#endif
