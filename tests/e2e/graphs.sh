@@ -13,7 +13,7 @@ for graph in "$workloads"/*.graph; do
 done
 cd "$workloads"
 for name in truth helpers boundaries coroutines tailcalls varargs metamethods traces loads collector fastfuncs \
-	errors mixed; do
+	errors mixed callnames; do
 	timeout 60 "$LUAJIT" "$here/hookprofile.lua" "$work/p" 97 "$name.lua" 0.4 nojit >"$work/out" 2>&1 ||
 		fail "$name: $(cat "$work/out")"
 	# Shares are of instructions here, not of time.
