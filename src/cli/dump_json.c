@@ -69,6 +69,8 @@ static void put_coroutine(struct dump_writer *writer, struct cli_live *live,
 		msp_json_int(json, coroutine->tid);
 	else
 		msp_json_null(json);
+	msp_json_key(json, "stale");
+	msp_json_bool(json, coroutine->stale);
 	put_text_member(json, "error", dump_error_text(coroutine->error));
 	msp_json_key(json, "stack");
 	msp_json_array(json);

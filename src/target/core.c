@@ -49,6 +49,8 @@ static int open_core(struct msp_core *core, const struct msp_core_options *optio
 		return r;
 	core->size = (uint64_t)st.st_size;
 	r = core_read_headers(core, why);
+	if (r == 0 && !core->lines)
+		r = core_find_modules(core);
 	if (r == 0)
 		r = core_describe_files(core);
 	return r;

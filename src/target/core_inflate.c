@@ -250,6 +250,8 @@ static int inflate_with(struct inflater *f, int (*inflate)(struct inflater *f))
 		r = fail(f, MSP_E_IO, strerror(errno));
 	if (!r)
 		r = inflate(f);
+	if (!r && !f->written)
+		r = fail(f, MSP_E_FORMAT, "it ends before anything can be decompressed");
 	if (!r && ftruncate(f->out, (off_t)f->written) < 0)
 		r = fail(f, MSP_E_IO, strerror(errno));
 	free(f->in_buf);

@@ -26,7 +26,7 @@ struct core_line {
 
 /* A mapped file. */
 struct core_file {
-	const char *name; /* without " (deleted)" */
+	const char *name; /* without " (deleted)"; in file_note, or static */
 	bool deleted, exe;
 	bool looked; /* for it: fd and why are known */
 	bool unchecked; /* found by its path; the core has no build id to compare with */
@@ -59,7 +59,8 @@ struct msp_core {
 	bool siginfo_seen, prpsinfo_seen;
 	pid_t pid;
 	char comm[17], command[81];
-	uint64_t vdso, entry, stack; /* of the auxiliary vector; 0: not there */
+	/* Of the auxiliary vector; 0: not there. */
+	uint64_t vdso, entry, stack, phdr, phnum, execfn;
 
 	struct msp_core_gap *gap;
 	size_t gaps;
@@ -81,6 +82,9 @@ int core_inflate(int *fd, char why[MSP_CORE_WHY_SIZE]);
 int core_read_headers(struct msp_core *core, char why[MSP_CORE_WHY_SIZE]);
 /* core_notes.c: a PT_NOTE segment. */
 int core_read_notes(struct msp_core *core, uint64_t offset, uint64_t size);
+void core_sort_lines(struct msp_core *core);
+/* core_modules.c: files and their lines of a core that has no list of them. */
+int core_find_modules(struct msp_core *core);
 
 /* core_memory.c */
 const struct core_segment *core_segment_at(struct msp_core *core, uint64_t addr);

@@ -151,6 +151,15 @@ static int take_auxv(struct msp_core *core, const struct note *note)
 		case AT_ENTRY:
 			core->entry = value;
 			break;
+		case AT_PHDR:
+			core->phdr = value;
+			break;
+		case AT_PHNUM:
+			core->phnum = value;
+			break;
+		case AT_EXECFN:
+			core->execfn = value;
+			break;
 		case AT_RANDOM: /* 16 bytes that the kernel put onto the main thread's stack */
 			core->stack = value;
 			break;
@@ -166,6 +175,12 @@ static int compare_lines(const void *a, const void *b)
 	const struct core_line *x = a, *y = b;
 
 	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+void core_sort_lines(struct msp_core *core)
+{
+	if (core->lines)
+		qsort(core->line, core->lines, sizeof(*core->line), compare_lines);
 }
 
 /*
@@ -209,8 +224,7 @@ static int take_lines(struct msp_core *core, uint8_t *bytes, uint32_t size)
 		line.file = file_of(core, name);
 		core->line[core->lines++] = line;
 	}
-	if (core->lines)
-		qsort(core->line, core->lines, sizeof(*core->line), compare_lines);
+	core_sort_lines(core);
 	return 0;
 }
 

@@ -253,13 +253,29 @@ int msp_snapshot_take(struct msp_space *space, const struct msp_snapshot_options
 	return r;
 }
 
+/*
+ * Not every writer of cores knows what was called: where no system call was made, there was none.
+ * The instruction is before the pc, or at it if the call is made once more after a signal.
+ */
+static bool may_be_in_call(struct taking *taking, const struct msp_core_thread *thread)
+{
+	static const uint8_t syscall[] = {0x0f, 0x05};
+	uint8_t code[4];
+
+	if (!thread->in_call || msp_read(msp_memory_cache_memory(taking->cache),
+					 thread->regs.pc - 2, code, sizeof(code)))
+		return thread->in_call;
+	return !memcmp(code, syscall, 2) || !memcmp(code + 2, syscall, 2);
+}
+
 static void take_core_thread(struct taking *taking, const struct msp_core *core,
 			     const struct msp_core_thread *from, struct msp_thread_stack *thread)
 {
 	thread->tid = from->tid;
-	thread->state = from->in_call ? 'S' : 'R';
 	thread->result = from->result;
 	thread->regs = from->regs;
+	thread->regs.syscall = may_be_in_call(taking, from);
+	thread->state = thread->regs.syscall ? 'S' : 'R';
 	/* The notes have the process's name, which is its first thread's. */
 	if (thread->tid == msp_core_pid(core))
 		snprintf(thread->name, sizeof(thread->name), "%s", msp_core_comm(core));

@@ -77,7 +77,7 @@ static int meet(struct taking *taking, pid_t tid, const struct msp_stack *stack,
 
 int snapshot_meet(struct taking *taking, pid_t tid, const struct msp_stack *stack)
 {
-	size_t vm = SIZE_MAX;
+	size_t vm = SIZE_MAX, before = taking->met_count;
 	uint64_t last = 0;
 	int r = 0;
 
@@ -92,6 +92,9 @@ int snapshot_meet(struct taking *taking, pid_t tid, const struct msp_stack *stac
 		if (!find_met(taking, tid, last))
 			r = meet(taking, tid, stack, vm, last);
 	}
+	/* Where the stack breaks off, so does the coroutine that it was in. */
+	if (taking->met_count > before)
+		taking->met[taking->met_count - 1].error = stack->error;
 	return r;
 }
 
@@ -184,6 +187,7 @@ static int list_coroutine(void *ctx, const struct msp_lj_coroutine *coroutine)
 	if (met)
 		return 0;
 	out->status = coroutine->status;
+	out->stale = coroutine->status == MSP_LJ_COROUTINE_NORMAL;
 	return coroutine->status == MSP_LJ_COROUTINE_NEW ? keep_new(listing, coroutine, out)
 							 : keep_walked(listing, coroutine, out);
 }

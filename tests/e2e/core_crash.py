@@ -5,8 +5,11 @@
     core_crash.py NAME STATUS JSON STDERR
 """
 import json
+import os
 import re
 import sys
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../workloads/cores/crash.lua")
 
 # The crashed thread's frames, leaf first, as "kind name"; others may stand between them.
 OUTER = ["lua middle", "lua outer", "lua main chunk", "native run", "native main", "native _start"]
@@ -17,6 +20,11 @@ STACKS = {
     "helper-jit": ["native .*memcpy.*|native .*memmove.*", "jit places.helper"],
     "gc-nojit": ["native lua_gc", "state .gc.", "fast collectgarbage", "lua places.gc"],
     "gc-jit": ["native lua_gc", "state .gc.", "fast collectgarbage", "lua places.gc"],
+    # A step of the collector, in the middle of whatever allocates.
+    "gcstep-nojit": ["native lj_gc_.*|state .gc.|native libluajit.*", "lua places.gcstep"],
+    "gcstep-jit": ["native lj_gc_.*|state .gc.|native libluajit.*", "jit places.gcstep"],
+    "handler-vm-jit": ["native abort", "native handler", "lua places.vm"],
+    "handler-trace-jit": ["native abort", "native handler", "jit places.trace"],
     # a tail call: its own frame is gone
     "ffi-nojit": ["native .*strlen.*", "fast ffi:__call"], "ffi-jit": ["native .*strlen.*", "fast ffi:__call"],
     "callback-nojit": ["native crash_abort", "lua compare", "native qsort.*", "fast ffi:__call", "lua places.callback"],
@@ -38,6 +46,11 @@ def wrong(text):
     problems.append(text)
 
 
+def bare(name):
+    """qemu:vm-nojit is vm-nojit in a core that qemu wrote, which has no siginfo."""
+    return name.rpartition(":")[2]
+
+
 def matches(frames, wanted):
     """All of wanted, in that order."""
     at = 0
@@ -48,19 +61,26 @@ def matches(frames, wanted):
     return at == len(wanted)
 
 
+def waiting_line():
+    with open(PROGRAM, encoding="utf-8") as f:
+        return [i + 1 for i, line in enumerate(f) if "coroutine.create(function(name)" in line][0]
+
+
 def check_coroutines(name, dump):
     """The three that wait are there, whatever happened to the stacks of threads."""
+    where = waiting_line()
     waiting = [c for c in dump["coroutines"] if c["status"] == "suspended"]
     if len(waiting) != 3 * VMS.get(name, 1) or not dump["coroutines_complete"]:
         wrong(f"{len(waiting)} coroutines wait")
     for c in waiting:
         frames = [f"{f['kind']} {f['name']}" for f in c["stack"]]
-        if frames != ["fast coroutine.yield", "lua anonymous"] or c["stack"][1]["line"] != 68 or c["error"]:
+        if frames != ["fast coroutine.yield", "lua anonymous"] or c["stack"][1]["line"] != where or c["error"]:
             wrong(f"a waiting coroutine has the frames {frames}")
         elif [v["value"]["value"][:4] for v in c["stack"][1]["locals"]] != ["job "]:
             wrong(f"its locals are {c['stack'][1]['locals']}")
     main = [c for c in dump["coroutines"] if c["main"]]
-    if name.startswith("smash_c") and not matches(main[0]["stack"], ["lua places.smash_c", *OUTER[:3]]):
+    place = name.partition("-")[0]
+    if place in ("smash_c", "deep") and not matches(main[0]["stack"], ["lua places." + place, *OUTER[:3]]):
         wrong(f"the main coroutine: {main}")
 
 
@@ -95,6 +115,15 @@ def check_partial(name, dump, status):
             wrong("a smashed stack is whole")
         if name.startswith("smash_lua") and not matches(stack, ["native crash_smash_lua"]):
             wrong("the C frames above the smashed Lua stack")
+    elif name.startswith("deep"):
+        check_coroutines(name, dump)
+        if thread["error"] != "truncated" or len(stack) != 1024 or {f["name"] for f in stack[:-1]} != {"crash_deep"}:
+            wrong(f"not the {len(stack)} innermost frames: {thread['error']}")
+    elif name == "no-luajit":
+        if gaps != {"file"} or not any("libluajiX" in g["name"] for g in dump["gaps"]) or dump["vms"]:
+            wrong(f"gaps {dump['gaps']}, VMs {dump['vms']}")
+        if thread["whole"] or stack[-1]["kind"] != "error" or not matches(stack, ["native .*"]):
+            wrong("a stack through a LuaJIT that is missing is whole")
     elif name == "cut":
         if "memory" not in gaps:
             wrong(f"gaps {gaps}")
@@ -120,14 +149,16 @@ def main():
         print(f"FAIL: {name}: no JSON, exit status {status}\n{said}")
         return 1
     signal = dump["signal"]
+    qemu, name = name.startswith("qemu:"), bare(name)
+    wanted = "SIGABRT" if name.startswith("handler") else "SIGSEGV"
     if dump["schema"] != 1 or dump["type"] != "core":
         wrong("schema")
     if name not in ("cut",) or signal:
-        if signal["name"] != "SIGSEGV" or signal["tid"] != dump["threads"][0]["tid"]:
+        if signal["name"] != wanted or signal["tid"] != dump["threads"][0]["tid"]:
             wrong(f"signal {signal}")
     if name in STACKS:
-        if not signal["address"]:
-            wrong("no faulting address")
+        if bool(signal["address"]) != (wanted == "SIGSEGV" and not qemu):
+            wrong(f"faulting address {signal['address']}")
         check_whole(name, dump, status)
     elif dump["threads"]:
         check_partial(name, dump, status)
@@ -136,7 +167,7 @@ def main():
     if not problems:
         return 0
     print(f"FAIL: {name}: " + "\n    ".join(problems))
-    for frame in dump["threads"][0]["stack"] if dump["threads"] else []:
+    for frame in dump["threads"][0]["stack"][:30] if dump["threads"] else []:
         print(f"        {frame['kind']} {frame['name']} {frame['object']} {frame['address']}")
     print(said)
     return 1

@@ -7,7 +7,7 @@ SOURCES = $(ROOT)/tests/fuzz/core_fuzz.c $(ROOT)/tests/fuzz/core_lies.c \
 	$(foreach folder,$(FOLDERS),$(wildcard $(ROOT)/src/$(folder)/*.c))
 OBJECTS = $(patsubst %.c,%.o,$(subst /,_,$(patsubst $(ROOT)/%,%,$(SOURCES))))
 FLAGS = -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-	-DMSP_CACHE_SLOTS=64 -I$(ROOT)/src -I$(ROOT)/include
+	-DMSP_CACHE_SLOTS=256 -I$(ROOT)/src -I$(ROOT)/include
 
 core-fuzz: $(OBJECTS)
 	$(CLANG) $(FLAGS) $^ -o $@ -ldw -lelf -lz -lzstd -llzma -llz4 -lcapstone -liberty -lpthread
@@ -17,7 +17,7 @@ NO_COMPARE = $(if $(filter src/luajit/% src/symbols/% src/unwind/% \
 	src/target/walker.c src/target/cache.c src/target/snapshot%,$(patsubst $(ROOT)/%,%,$(1))),-fno-sanitize-coverage=trace-cmp)
 
 define rule
-$(patsubst %.c,%.o,$(subst /,_,$(patsubst $(ROOT)/%,%,$(1)))): $(1)
+$(patsubst %.c,%.o,$(subst /,_,$(patsubst $(ROOT)/%,%,$(1)))): $(1) $(ROOT)/tests/fuzz/core.mk
 	$(CLANG) $(FLAGS) $(NO_COMPARE) -MMD -c $$< -o $$@
 endef
 $(foreach source,$(SOURCES),$(eval $(call rule,$(source))))

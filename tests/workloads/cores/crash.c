@@ -3,6 +3,8 @@
  * usage: crash FILE.lua WHERE jit|nojit
  * Runs a Lua file that ends in a crash, with what it needs for that: a table "crash" of C
  * functions. Threads: with WHERE "threads" a second one runs a VM of its own meanwhile.
+ * With CRASH_HANDLER in the environment a signal handler meets the crash first; with CRASH_GIB
+ * it has so many GiB of memory.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -62,6 +65,45 @@ __attribute__((noinline)) static int crash_abort(lua_State *L)
 	return 0;
 }
 
+/* Calls itself until the C stack is full. */
+__attribute__((noinline)) static int crash_deep(lua_State *L)
+{
+	volatile char room[4096];
+
+	room[0] = lua_gettop(L) >= 0;
+	return room[0] ? crash_deep(L) + 1 : 0;
+}
+
+/* A handler of the program's own, as many have: on its own stack, and it ends in abort(). */
+__attribute__((noinline)) static void handler(int number)
+{
+	(void)number;
+	abort();
+}
+
+static void catch_signals(void)
+{
+	static char stack[1 << 16];
+	const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+
+	sigaltstack(&alternative, NULL);
+	sigaction(SIGSEGV, &action, NULL);
+}
+
+/* So many GiB, of which a page in 16 MiB is used: with "full", every page is. */
+static void take_memory(const char *amount)
+{
+	size_t size = strtoul(amount, NULL, 10) << 30;
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		exit(1);
+	for (size_t i = 0; i < size; i += strstr(amount, "full") ? 4096 : 16 << 20)
+		memset(at + i, 'a' + (i >> 12) % 26, 4096);
+}
+
 static void run(const char *what);
 
 static int crash_nested(lua_State *L)
@@ -70,9 +112,13 @@ static int crash_nested(lua_State *L)
 	return 0;
 }
 
-static const luaL_Reg functions[] = {{"poke", crash_poke},	     {"smash_c", crash_smash_c},
-				     {"smash_lua", crash_smash_lua}, {"abort", crash_abort},
-				     {"nested", crash_nested},	     {NULL, NULL}};
+static const luaL_Reg functions[] = {{"poke", crash_poke},
+				     {"smash_c", crash_smash_c},
+				     {"smash_lua", crash_smash_lua},
+				     {"abort", crash_abort},
+				     {"nested", crash_nested},
+				     {"deep", crash_deep},
+				     {NULL, NULL}};
 
 static void run(const char *what)
 {
@@ -106,6 +152,10 @@ int main(int argc, char **argv)
 	file = argv[1];
 	where = argv[2];
 	mode = argv[3];
+	if (getenv("CRASH_HANDLER"))
+		catch_signals();
+	if (getenv("CRASH_GIB"))
+		take_memory(getenv("CRASH_GIB"));
 	if (!strcmp(where, "threads") && pthread_create(&thread, NULL, other, NULL))
 		return 1;
 	if (!strcmp(where, "threads"))

@@ -43,6 +43,14 @@ function places.gc()
   collectgarbage()
   return victim
 end
+function places.gcstep()
+  local victim, kept = { 1, 2, 3 }, {}
+  collectgarbage()
+  crash.poke(address(victim) + METATABLE, 16)
+  for i = 1, 1e7 do kept[i % 1000] = { i } end
+  return victim
+end
+function places.deep() crash.deep() end
 function places.ffi()
   return C.strlen(ffi.cast("const char *", 16))
 end
