@@ -7,6 +7,7 @@
  *   -k STEPS      every how many steps BPF is asked too; 0: never [997]
  *   -d STEPS      every how many steps a core file is asked too; 0: never [19940]
  *   -s STEPS      every how many steps a signal comes, SIGUSR1 or SIGUSR2; 0: never [0]
+ *   -p FILE       a library that is loaded into the program
  *   -o FILE       every distinct stack with names, as json: for tests/e2e/check.py
  *   -c FILE       adds the interpreter's instructions that were seen to those in FILE
  *   -t TEXT       names the line of figures
@@ -28,7 +29,7 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "+n:b:f:k:d:s:o:c:t:uv")) != -1) {
+	while ((c = getopt(argc, argv, "+n:b:f:k:d:s:p:o:c:t:uv")) != -1) {
 		switch (c) {
 		case 'n':
 			o->steps = strtoull(optarg, NULL, 0);
@@ -47,6 +48,9 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 			break;
 		case 's':
 			o->signal_every = strtoull(optarg, NULL, 0);
+			break;
+		case 'p':
+			o->preload = optarg;
 			break;
 		case 'o':
 			o->json = optarg;
@@ -81,9 +85,9 @@ int main(int argc, char **argv)
 				      .title = ""};
 
 	if (!parse(&opts, argc, argv)) {
-		fprintf(stderr,
-			"usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-d STEPS] "
-			"[-s STEPS] [-o FILE] [-c FILE] [-t TEXT] [-u] [-v] PROGRAM ARGS...\n");
+		fprintf(stderr, "usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-d STEPS] "
+				"[-s STEPS] [-p FILE] [-o FILE] [-c FILE] [-t TEXT] [-u] [-v] "
+				"PROGRAM ARGS...\n");
 		return 2;
 	}
 	return oracle_run(&opts);

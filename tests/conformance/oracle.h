@@ -87,8 +87,9 @@ struct oracle_process {
 	bool signalled; /* the last step went into a signal handler */
 };
 
-/* Starts a program and lets it run until it has a VM. Negative: an error code. */
-int oracle_process_start(struct msp_images *images, char *const argv[], struct oracle_process *p);
+/* Starts a program, with a library loaded into it, and lets it run until it has a VM. Negative: an error code. */
+int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
+			 struct oracle_process *p);
 void oracle_process_end(struct oracle_process *p);
 /* These return false when there was no step: the process has ended or is another one now, or it waits. */
 bool oracle_process_run(struct oracle_process *p, unsigned int ms);

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: oracle.sh ORACLE STEPS NAME jit|nojit. One workload, stepped: no faults, every stack legal.
-# NAME: a Lua workload, or a C one: embed; signals, embed with a signal every 499 instructions; fork, whose children
-# are stepped; library, a LuaJIT loaded late, and again; vms-nested, vms-turns, vms-threads, vms-passed.
+# NAME: a Lua workload; with +signals: a signal comes every 211 instructions. Or a C one: embed; signals, embed with a
+# signal every 499; fork, whose children are stepped; library, a LuaJIT loaded late, and again; vms-nested, vms-turns,
+# vms-threads, vms-passed.
 # STEPS 0: all workloads, in turn, without end. COVERAGE=FILE gathers the instructions seen.
 set -eu
 oracle=$1 steps=$2 name=${3-} mode=${4-}
@@ -28,6 +29,10 @@ step() {
 	library) set -- "$PROGRAMS/library" 3 "$(libluajit)" ;;
 	vms-nested | vms-turns) set -- "$PROGRAMS/vms" 1000000 "${2#vms-}" "$3" ;;
 	vms-*) seen='other threads' && set -- "$PROGRAMS/vms" 1000000 "${2#vms-}" "$3" ;;
+	*+signals)
+		graph=$workloads/${2%+*}.graph options="-s 211 -p $PROGRAMS/handlers.so" seen=signals
+		set -- "$LUAJIT" "$workloads/${2%+*}.lua" 1000000 "$3"
+		;;
 	*) set -- "$LUAJIT" "$workloads/$2.lua" 1000000 "$3" ;;
 	esac
 	[ -e "$graph" ] || graph=$workloads/vms.graph
@@ -50,8 +55,7 @@ COVERAGE=${COVERAGE:-$work/coverage}
 programs=
 [ ! -x "$PROGRAMS/embed" ] || programs='embed signals fork library vms-nested vms-turns vms-threads vms-passed'
 while :; do
-	for name in $programs $(cd "$workloads" && grep -l '^include luajit.graph' -- *.graph); do
-		name=${name%.graph}
+	for name in $programs $(cd "$workloads" && grep -l '^include luajit.graph' -- *.graph | sed 's/\.graph$//; p; s/$/+signals/'); do
 		for mode in jit nojit; do
 			step 1000000 "$name" "$mode" || echo "FAULTS in $name $mode"
 		done

@@ -24,7 +24,7 @@
 
 #define OPTIONS (PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK)
 
-static void exec_child(char *const argv[])
+static void exec_child(char *const argv[], const char *preload)
 {
 	int null = open("/dev/null", O_WRONLY);
 
@@ -33,6 +33,8 @@ static void exec_child(char *const argv[])
 		dup2(null, 1);
 		dup2(null, 2);
 	}
+	if (preload)
+		setenv("LD_PRELOAD", preload, 1);
 	raise(SIGSTOP);
 	execvp(argv[0], argv);
 	_exit(127);
@@ -318,7 +320,8 @@ void oracle_process_registers(const struct oracle_process *p, struct msp_registe
 	out->pc = r->rip;
 }
 
-int oracle_process_start(struct msp_images *images, char *const argv[], struct oracle_process *p)
+int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
+			 struct oracle_process *p)
 {
 	int status;
 
@@ -328,7 +331,7 @@ int oracle_process_start(struct msp_images *images, char *const argv[], struct o
 	if (p->pid < 0)
 		return MSP_E_NOMEM;
 	if (p->pid == 0)
-		exec_child(argv);
+		exec_child(argv, preload);
 	waitpid(p->pid, &status, WUNTRACED);
 	p->memory = oracle_memory_new(p->pid);
 	p->code = oracle_code_new();

@@ -320,7 +320,7 @@ static bool step(struct run *r)
 static bool start(struct run *r)
 {
 	oracle_process_end(&r->process);
-	if (oracle_process_start(r->images, r->opts->argv, &r->process) != 0)
+	if (oracle_process_start(r->images, r->opts->argv, r->opts->preload, &r->process) != 0)
 		return false;
 	refresh(r);
 	return true;

@@ -8,7 +8,7 @@
 struct oracle_options {
 	uint64_t steps, burst, kernel_every, core_every, signal_every;
 	unsigned int free_ms;
-	const char *json, *coverage, *title;
+	const char *json, *coverage, *title, *preload;
 	bool unseen, verbose;
 	char **argv;
 };
