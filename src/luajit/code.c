@@ -55,7 +55,7 @@ static const struct {
 	{X86_INS_CMP, MSP_OP_CMP},     {X86_INS_TEST, MSP_OP_TEST},    {X86_INS_PUSH, MSP_OP_PUSH},
 	{X86_INS_POP, MSP_OP_POP},     {X86_INS_LEAVE, MSP_OP_LEAVE},  {X86_INS_CALL, MSP_OP_CALL},
 	{X86_INS_JMP, MSP_OP_JMP},     {X86_INS_RET, MSP_OP_RET},      {X86_INS_INT3, MSP_OP_TRAP},
-	{X86_INS_UD2, MSP_OP_TRAP},    {X86_INS_HLT, MSP_OP_TRAP},
+	{X86_INS_UD2, MSP_OP_TRAP},    {X86_INS_HLT, MSP_OP_TRAP},     {X86_INS_NOT, MSP_OP_NOT},
 };
 
 /* DWARF number of a general register, and whether it is the high byte of one. */

@@ -24,6 +24,7 @@ enum msp_op {
 	MSP_OP_AND,
 	MSP_OP_OR,
 	MSP_OP_XOR,
+	MSP_OP_NOT,
 	MSP_OP_SHL,
 	MSP_OP_SHR,
 	MSP_OP_SAR,

@@ -2,26 +2,96 @@
 /*
  * Who enters the VM block from outside: calls and jumps of C code, addresses
  * that C code takes (pc-relative or absolute) and addresses in tables of
- * pointers. Found in the bytes: a wrong hit is rare (4 in a million places)
- * and does no harm, as it only adds an entry.
+ * pointers. Found in the bytes, as decoding all code of a program takes too
+ * long; what looks like one is then decoded: an entry that is none would make
+ * what is known of the code behind it wrong.
  */
 #include "luajit/build.h"
 
 #include <elf.h>
 #include <string.h>
 
-static void add_ref(struct msp_lj_build *build, uint64_t target, enum msp_lj_ref_kind kind)
+/* How far code is decoded to find where an instruction starts. */
+#define MAX_DECODE 0x4000
+
+/* Is it an instruction of the block, and not known yet as a target of that kind? */
+static bool is_new(const struct msp_lj_build *build, uint64_t target, enum msp_lj_ref_kind kind)
 {
 	if (!msp_lj_in_block(build, target) || msp_lj_insn_at(build, target) < 0)
-		return;
+		return false;
 	for (unsigned int i = 0; i < build->ref_count; i++) {
 		if (build->ref[i].target == target && build->ref[i].kind == kind)
-			return;
+			return false;
 	}
-	if (build->ref_count == MSP_LJ_MAX_REFS)
+	return build->ref_count < MSP_LJ_MAX_REFS;
+}
+
+static void add_ref(struct msp_lj_build *build, uint64_t target, enum msp_lj_ref_kind kind)
+{
+	if (!is_new(build, target, kind))
 		return;
 	build->ref[build->ref_count].target = (uint32_t)target;
 	build->ref[build->ref_count++].kind = (uint8_t)kind;
+}
+
+/* The last place up to addr where an instruction starts for certain, as an unwind row does; 0: none. */
+static uint64_t certain_start(const struct msp_lj_build *build, uint64_t addr)
+{
+	const struct msp_unwind_table *table;
+	uint32_t low = 0, high;
+
+	if (msp_image_unwind(build->image, &table) != 0)
+		return 0;
+	high = table->row_count;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (table->rows[mid].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low ? table->rows[low - 1].addr : 0;
+}
+
+static bool refers_to(const struct msp_lj_build *build, const struct msp_insn *insn,
+		      uint64_t target)
+{
+	uint64_t absolute = target + msp_image_min_vaddr(build->image);
+
+	if (insn->has_target)
+		return insn->target == target;
+	for (unsigned int i = 0; i < insn->operand_count; i++) {
+		const struct msp_operand *o = &insn->operand[i];
+
+		if ((o->kind == MSP_OPND_IMM ||
+		     (o->kind == MSP_OPND_MEM && o->base == MSP_REG_NONE)) &&
+		    ((uint64_t)o->value == target || (uint64_t)o->value == absolute))
+			return true;
+	}
+	return false;
+}
+
+/* Bytes at addr look like a reference: is there an instruction that makes it? */
+static void add_code_ref(struct msp_lj_build *build, uint64_t addr, uint64_t target,
+			 enum msp_lj_ref_kind kind)
+{
+	struct msp_insn insn;
+	uint64_t at;
+
+	if (!is_new(build, target, kind))
+		return;
+	at = certain_start(build, addr);
+	for (; at && addr - at < MAX_DECODE; at += insn.size) {
+		if (msp_code_decode(build->code, at, &insn) != 0)
+			break;
+		if (at + insn.size <= addr)
+			continue;
+		if (!refers_to(build, &insn, target))
+			return;
+		break;
+	}
+	add_ref(build, target, kind);
 }
 
 /* What an x86-64 instruction at p that ends in rel32 at p + at refers to. */
@@ -31,14 +101,14 @@ static void x64_code_ref(struct msp_lj_build *build, const uint8_t *p, uint64_t 
 
 	if (p[0] == 0xe8 || p[0] == 0xe9) { /* call, jmp */
 		memcpy(&rel, p + 1, 4);
-		add_ref(build, addr + 5 + (uint64_t)(int64_t)rel,
-			p[0] == 0xe8 ? MSP_LJ_REF_CALL : MSP_LJ_REF_JMP);
+		add_code_ref(build, addr, addr + 5 + (uint64_t)(int64_t)rel,
+			     p[0] == 0xe8 ? MSP_LJ_REF_CALL : MSP_LJ_REF_JMP);
 	} else if (p[0] == 0x0f && (p[1] & 0xf0) == 0x80) { /* jcc */
 		memcpy(&rel, p + 2, 4);
-		add_ref(build, addr + 6 + (uint64_t)(int64_t)rel, MSP_LJ_REF_JMP);
+		add_code_ref(build, addr, addr + 6 + (uint64_t)(int64_t)rel, MSP_LJ_REF_JMP);
 	} else if ((p[0] & 0xfb) == 0x48 && p[1] == 0x8d && (p[2] & 0xc7) == 0x05) { /* lea */
 		memcpy(&rel, p + 3, 4);
-		add_ref(build, addr + 7 + (uint64_t)(int64_t)rel, MSP_LJ_REF_ADDRESS);
+		add_code_ref(build, addr, addr + 7 + (uint64_t)(int64_t)rel, MSP_LJ_REF_ADDRESS);
 	}
 }
 
@@ -56,14 +126,11 @@ static void scan_code(struct msp_lj_build *build, unsigned int seg)
 		if (!build->position_dependent)
 			continue;
 		memcpy(&word, bytes + i, sizeof(word));
-		add_ref(build, word - min_vaddr, MSP_LJ_REF_ADDRESS);
+		add_code_ref(build, base + i, word - min_vaddr, MSP_LJ_REF_ADDRESS);
 	}
 }
 
-/*
- * Tables of pointers: in a program with fixed addresses, and where packed
- * relative relocations (RELR) leave the address in the data itself.
- */
+/* Tables of pointers in a program with fixed addresses. */
 static void scan_data(struct msp_lj_build *build, unsigned int seg)
 {
 	size_t size;
@@ -94,15 +161,54 @@ static void scan_relocations(struct msp_lj_build *build, uint64_t addr, uint64_t
 	}
 }
 
-/* Where the relocations with addends are. */
-static void find_relocations(const struct msp_lj_build *build, uint64_t *rela, uint64_t *rela_size)
+static void packed_relocation(struct msp_lj_build *build, uint64_t vaddr)
+{
+	uint64_t min_vaddr = msp_image_min_vaddr(build->image), word;
+	size_t avail;
+	const uint8_t *bytes = msp_image_bytes(build->image, vaddr - min_vaddr, &avail);
+
+	if (!bytes || avail < sizeof(word))
+		return;
+	memcpy(&word, bytes, sizeof(word));
+	add_ref(build, word - min_vaddr, MSP_LJ_REF_ADDRESS);
+}
+
+/* RELR: an address, then bits for the 63 words behind; what is to be relocated is in place. */
+static void scan_packed_relocations(struct msp_lj_build *build, uint64_t addr, uint64_t size)
+{
+	uint64_t vaddr = 0, word;
+	size_t avail;
+	const uint8_t *bytes = msp_image_bytes(build->image, addr, &avail);
+
+	if (!bytes)
+		return;
+	if (size < avail)
+		avail = size;
+	for (; avail >= sizeof(word); avail -= sizeof(word), bytes += sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		if (!(word & 1)) {
+			packed_relocation(build, word);
+			vaddr = word + 8;
+			continue;
+		}
+		for (unsigned int i = 0; i < 63; i++) {
+			if (word >> (i + 1) & 1)
+				packed_relocation(build, vaddr + 8ULL * i);
+		}
+		vaddr += 63 * 8;
+	}
+}
+
+/* Where the relocations are: those with addends, or (packed) those without. */
+static void find_relocations(const struct msp_lj_build *build, bool packed, uint64_t *addr,
+			     uint64_t *size)
 {
 	uint64_t min_vaddr = msp_image_min_vaddr(build->image);
 	size_t avail;
 	const uint8_t *bytes = msp_image_bytes(build->image, build->dynamic_addr, &avail);
 	Elf64_Dyn dyn;
 
-	*rela = *rela_size = 0;
+	*addr = *size = 0;
 	if (!bytes || !build->dynamic_size)
 		return;
 	if (build->dynamic_size < avail)
@@ -111,10 +217,10 @@ static void find_relocations(const struct msp_lj_build *build, uint64_t *rela, u
 		memcpy(&dyn, bytes, sizeof(dyn));
 		if (dyn.d_tag == DT_NULL)
 			break;
-		if (dyn.d_tag == DT_RELA)
-			*rela = dyn.d_un.d_ptr - min_vaddr;
-		if (dyn.d_tag == DT_RELASZ)
-			*rela_size = dyn.d_un.d_val;
+		if (dyn.d_tag == (packed ? DT_RELR : DT_RELA))
+			*addr = dyn.d_un.d_ptr - min_vaddr;
+		if (dyn.d_tag == (packed ? DT_RELRSZ : DT_RELASZ))
+			*size = dyn.d_un.d_val;
 	}
 }
 
@@ -125,7 +231,7 @@ uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr)
 	const uint8_t *bytes;
 	Elf64_Rela rela;
 
-	find_relocations(build, &at, &size);
+	find_relocations(build, false, &at, &size);
 	bytes = size ? msp_image_bytes(build->image, at, &avail) : NULL;
 	if (bytes && size < avail)
 		avail = size;
@@ -143,14 +249,16 @@ uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr)
 
 void msp_lj_find_refs(struct msp_lj_build *build)
 {
-	uint64_t rela, rela_size;
+	uint64_t at, size;
 
 	for (unsigned int i = 0; i < build->segment_count; i++) {
 		if (build->segment[i].exec)
 			scan_code(build, i);
-		else
+		else if (build->position_dependent)
 			scan_data(build, i);
 	}
-	find_relocations(build, &rela, &rela_size);
-	scan_relocations(build, rela, rela_size);
+	find_relocations(build, false, &at, &size);
+	scan_relocations(build, at, size);
+	find_relocations(build, true, &at, &size);
+	scan_packed_relocations(build, at, size);
 }

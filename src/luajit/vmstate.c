@@ -199,6 +199,23 @@ static void move_base(const struct msp_vm_states *s, int32_t i, struct state *st
 	st->pc = PC_NEXT;
 }
 
+/*
+ * `lea BASE, [BASE+reg*8-16]`, reg negative: a call's slots down, and the two of a frame. Without
+ * GC64 a frame takes one, and reg is the complement: `not reg; lea BASE, [BASE+reg*8]`.
+ */
+static bool is_call_down(const struct msp_vm_states *s, int32_t i)
+{
+	const struct msp_insn *insn = &s->flow->build->insn[i];
+	const struct msp_operand *from = &insn->operand[1];
+
+	if (from->kind != MSP_OPND_MEM || from->index == MSP_REG_NONE)
+		return false;
+	if (s->y->fr2)
+		return from->value == 2 * link_disp(s->y);
+	return from->value == 0 && i > 0 && insn[-1].op == MSP_OP_NOT &&
+	       is_reg(&insn[-1].operand[0], from->index);
+}
+
 static void write_base(const struct msp_vm_states *s, int32_t i, struct state *st)
 {
 	const struct msp_insn *insn = &s->flow->build->insn[i];
@@ -216,11 +233,10 @@ static void write_base(const struct msp_vm_states *s, int32_t i, struct state *s
 		   ((from->reg == MSP_X64_RBP && st->rbp) ||
 		    (from->reg == MSP_X64_R15 && st->r15))) {
 		st->base = BASE_REG;
-	} else if (own &&
-		   ((insn->op == MSP_OP_LEA && from->base == s->y->reg_base &&
-		     from->index != MSP_REG_NONE &&
-		     (from->value == 2 * link_disp(s->y) || next_behind(s, i) == NEXT_STORE)) ||
-		    (insn->op == MSP_OP_SUB && from->kind == MSP_OPND_REG))) {
+	} else if (own && ((insn->op == MSP_OP_LEA && from->base == s->y->reg_base &&
+			    from->index != MSP_REG_NONE &&
+			    (is_call_down(s, i) || next_behind(s, i) == NEXT_STORE)) ||
+			   (insn->op == MSP_OP_SUB && from->kind == MSP_OPND_REG))) {
 		move_base(s, i, st);
 	} else if (insn->op == MSP_OP_MOV && from->kind == MSP_OPND_REG &&
 		   next_behind(s, i) == NEXT_STORE) {

@@ -314,6 +314,16 @@ static MSP_INLINE int lua_no_frame(struct msp_walk *w, uint64_t outer)
 	return 0;
 }
 
+/* What a continuation frame has below its base: the position to go on at, and what continues. */
+static MSP_INLINE int lua_read_cont(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base,
+	uint64_t *cont)
+{
+	uint64_t slot = y->fr2 ? 8 : 4, head = frame_head(y);
+
+	return read_ref(w, y, base - head - slot, &w->lua_pc) ||
+	       read_ref(w, y, base - head - 2 * slot, cont);
+}
+
 /* From the frame at lua_base, whose link is in fn_link, to its caller: lua_base and lua_pc. */
 static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout *y)
 {
@@ -337,8 +347,7 @@ static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout 
 	case MSP_FT_CPCALL:
 		return lua_no_frame(w, prev);
 	case MSP_FT_CONT:
-		if (y->fr2 ? host_read(w, &w->lua_pc, 8, base - 24) || host_read(w, &cont, 8, base - 32)
-			   : read_ref(w, y, base - 12, &w->lua_pc) || read_ref(w, y, base - 16, &cont))
+		if (lua_read_cont(w, y, base, &cont))
 			return MSP_ERR_LUA_READ;
 		return cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, prev) : 0;
 	case MSP_FT_VARG:
@@ -589,9 +598,9 @@ static MSP_INLINE int lua_next_distance(struct msp_walk *w, const struct msp_lj_
 
 	if ((w->reg_pc & 3) == MSP_FT_C) /* called from C: what is at base belongs to the outer C frame */
 		return lua_no_frame(w, base);
-	if (!y->fr2 || (w->reg_pc & 7 & ~MSP_FT_CONT))
+	if (w->reg_pc & 7 & ~MSP_FT_CONT)
 		return 0;
-	if (host_read(w, &w->lua_pc, 8, above - 24) || host_read(w, &cont, 8, above - 32))
+	if (lua_read_cont(w, y, above, &cont))
 		return MSP_ERR_LUA_READ;
 	return !(w->reg_pc & 7) && cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, base) : 0;
 }

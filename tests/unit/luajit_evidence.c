@@ -151,6 +151,20 @@ static void check_ff_names(const struct msp_lj_build *build)
 	assert_null(msp_lj_build_ff_name(build, 223));
 }
 
+/* Bytes of the VM block for which it is not known where the Lua frame is: what nothing leads to. */
+static uint32_t unknown_bytes(const struct msp_lj_vm_rows *rows)
+{
+	uint32_t bytes = 0;
+
+	for (uint32_t i = 0; i + 1 < rows->row_count; i++) {
+		const struct msp_rule *rule = &rows->rules[rows->rows[i].rule];
+
+		if ((rule->flags & MSP_RULE_VM) && !(rule->leaf & MSP_LEAF_KNOWN))
+			bytes += rows->rows[i + 1].addr - rows->rows[i].addr;
+	}
+	return bytes;
+}
+
 static void check_binary(const char *path)
 {
 	const struct msp_unwind_table *table;
@@ -180,6 +194,7 @@ static void check_binary(const char *path)
 	check_layout(build);
 	check_ff_names(build);
 	assert_true(rows->reached + 8 >= rows->instructions);
+	assert_in_range(unknown_bytes(rows), 0, 16);
 	msp_lj_build_free(build);
 	msp_image_close(image);
 }
@@ -245,13 +260,80 @@ static void test_overlay(void **state)
 	msp_image_close(image);
 }
 
+static uint8_t *read_file(const char *path, size_t *size)
+{
+	FILE *file = fopen(path, "rb");
+	uint8_t *bytes;
+
+	if (!file)
+		return NULL;
+	fseek(file, 0, SEEK_END);
+	*size = (size_t)ftell(file);
+	rewind(file);
+	bytes = malloc(*size);
+	assert_true(bytes && fread(bytes, 1, *size, file) == *size);
+	fclose(file);
+	return bytes;
+}
+
+/* Where in C code a constant of 8 bytes is: mov r64, imm64. As a file has it. */
+static size_t find_constant(const struct msp_image *image, const uint8_t *bytes, size_t size,
+			    const struct msp_lj_layout *l, uint64_t *addr)
+{
+	for (size_t i = 0; i + 10 <= size; i++) {
+		if (bytes[i] == 0x48 && (bytes[i + 1] & 0xf8) == 0xb8 && bytes[i + 8] == 0xfd &&
+		    bytes[i + 9] == 0xff && msp_image_offset_to_addr(image, i, addr) &&
+		    (*addr < l->vm_start || *addr >= l->vm_end))
+			return i;
+	}
+	return 0;
+}
+
+/* Bytes that look like a call of the middle of a handler, but are part of another instruction. */
+static void test_false_reference(void **state)
+{
+	static const struct msp_image_options opts = {.name = "changed"};
+	const struct msp_lj_vm_rows *rows;
+	struct msp_lj_build *build;
+	struct msp_image *image;
+	uint32_t target, count;
+	uint64_t addr;
+	uint8_t *bytes;
+	size_t size = 0, at;
+	int32_t rel;
+
+	(void)state;
+	bytes = read_file(LUAJIT, &size);
+	if (!bytes)
+		skip();
+	assert_int_equal(msp_image_open_memory(bytes, size, &opts, &image), 0);
+	assert_int_equal(msp_lj_build_find(image, &build), 0);
+	rows = msp_lj_build_vm_rows(build);
+	count = build->ref_count;
+	target = rows->rows[rows->row_count / 2].addr;
+	at = find_constant(image, bytes, size, msp_lj_build_layout(build), &addr);
+	assert_true(at != 0);
+	msp_lj_build_free(build);
+	msp_image_close(image);
+	rel = (int32_t)(target - (uint32_t)(addr + 7));
+	bytes[at + 2] = 0xe8;
+	memcpy(bytes + at + 3, &rel, sizeof(rel));
+	assert_int_equal(msp_image_open_memory(bytes, size, &opts, &image), 0);
+	assert_int_equal(msp_lj_build_find(image, &build), 0);
+	assert_int_equal(build->ref_count, count);
+	for (unsigned int i = 0; i < build->ref_count; i++)
+		assert_true(build->ref[i].target != target);
+	msp_lj_build_free(build);
+	msp_image_close(image);
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_program),
-		cmocka_unit_test(test_library),
-		cmocka_unit_test(test_others),
-		cmocka_unit_test(test_overlay),
+		cmocka_unit_test(test_program),		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_others),		cmocka_unit_test(test_overlay),
+		cmocka_unit_test(test_false_reference),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
