@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bpf/sideband.h"
@@ -28,7 +29,13 @@ struct msp_sideband {
 	uint8_t record[MAX_RECORD]; /* one that wraps around the ring's end */
 };
 
-/* linux/perf_event.h, PERF_RECORD_FORK and PERF_RECORD_EXIT */
+/* linux/perf_event.h; each record ends with its time, as sample_id_all asks for. */
+static uint64_t time_of(const struct perf_event_header *h)
+{
+	return *(const uint64_t *)((const char *)h + h->size - sizeof(uint64_t));
+}
+
+/* PERF_RECORD_FORK and PERF_RECORD_EXIT */
 struct task_record {
 	struct perf_event_header header;
 	uint32_t pid, ppid, tid, ptid;
@@ -60,6 +67,10 @@ static int open_stream(struct msp_sideband *sb, struct stream *st, int cpu)
 				       .comm = 1,
 				       .comm_exec = 1,
 				       .task = 1,
+				       .sample_type = PERF_SAMPLE_TIME,
+				       .sample_id_all = 1,
+				       .use_clockid = 1,
+				       .clockid = CLOCK_MONOTONIC,
 				       .wakeup_events = 1};
 	struct epoll_event ev = {.events = EPOLLIN};
 	void *page;
@@ -132,11 +143,13 @@ static bool decode(const struct perf_event_header *h, struct msp_change *change)
 	const struct pid_record *comm = (const void *)h;
 
 	memset(change, 0, sizeof(*change));
+	change->time = time_of(h);
 	switch (h->type) {
 	case PERF_RECORD_MMAP2:
-		if (!map->ino) /* anonymous: compiled code comes and goes, and needs no table */
-			return false;
 		change->kind = MSP_CHANGE_MAPPING;
+		change->file = map->ino != 0;
+		change->start = map->addr;
+		change->end = map->addr + map->len;
 		change->pid = map->pid;
 		change->tid = map->tid;
 		return true;
@@ -189,7 +202,7 @@ static void consume_stream(struct msp_sideband *sb, struct stream *st, msp_chang
 
 	while (tail < head) {
 		h = record_at(sb, data, mask, tail);
-		if (!h->size)
+		if (h->size < sizeof(*h) + sizeof(uint64_t))
 			break;
 		if (decode(h, &change))
 			fn(ctx, &change);

@@ -3,13 +3,14 @@
 #ifndef MSP_BPF_SIDEBAND_H
 #define MSP_BPF_SIDEBAND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct msp_sideband;
 
 enum msp_change_kind {
-	MSP_CHANGE_MAPPING, /* pid mapped a file executable */
+	MSP_CHANGE_MAPPING, /* pid mapped a file executable, or other memory */
 	MSP_CHANGE_EXEC,    /* pid runs another program now */
 	MSP_CHANGE_FORK,    /* pid is new, a child of ppid */
 	MSP_CHANGE_THREAD,  /* tid is a new thread of pid */
@@ -20,6 +21,9 @@ enum msp_change_kind {
 struct msp_change {
 	enum msp_change_kind kind;
 	pid_t pid, tid, ppid;
+	uint64_t time;	     /* ns, CLOCK_MONOTONIC */
+	uint64_t start, end; /* MAPPING: addresses */
+	bool file;	     /* MAPPING: of a file */
 };
 
 /*

@@ -45,6 +45,55 @@ static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 		rec_load(rec, p);
 }
 
+/* ---- Mappings that the engine does not know yet ---- */
+
+/* Does it lie over a file's mapping that is known? */
+static bool covers_known(const struct rec_process *p, const struct msp_change *change)
+{
+	size_t n = 0;
+	const struct msp_mapping *map = p->space ? msp_space_mappings(p->space, &n) : NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (map[i].flags & MSP_MAP_FILE && map[i].start < change->end &&
+		    change->start < map[i].end)
+			return true;
+	return false;
+}
+
+static void on_mapping(struct rec_process *p, const struct msp_change *change)
+{
+	struct rec_remap *remap = &p->remap[p->remap_count % REC_REMAPS];
+
+	if (p->waiting)
+		return;
+	/* Compiled code comes and goes, and needs no table. */
+	if (!change->file && !covers_known(p, change))
+		return;
+	p->dirty = true;
+	*remap = (struct rec_remap){change->start, change->end, change->time,
+				    change->time < p->refreshed_ns ? p->sent_ns : 0};
+	p->remap_count++;
+}
+
+void rec_mappings_sent(struct rec_process *p)
+{
+	p->sent_ns = rec_now_ns();
+	for (int i = 0; i < REC_REMAPS; i++)
+		if (!p->remap[i].until && p->remap[i].from < p->refreshed_ns)
+			p->remap[i].until = p->sent_ns;
+}
+
+bool rec_is_stale(const struct rec_process *p, uint64_t addr, uint64_t time)
+{
+	uint32_t n = p->remap_count < REC_REMAPS ? p->remap_count : REC_REMAPS;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (p->remap[i].from <= time && (!p->remap[i].until || time < p->remap[i].until) &&
+		    addr - p->remap[i].start < p->remap[i].end - p->remap[i].start)
+			return true;
+	return false;
+}
+
 static void apply_change(struct msp_recorder *rec, const struct msp_change *change)
 {
 	struct rec_process *p;
@@ -61,8 +110,8 @@ static void apply_change(struct msp_recorder *rec, const struct msp_change *chan
 		return;
 	if (change->kind == MSP_CHANGE_EXEC)
 		on_exec(rec, p);
-	else if (change->kind == MSP_CHANGE_MAPPING && !p->waiting)
-		p->dirty = true;
+	else if (change->kind == MSP_CHANGE_MAPPING)
+		on_mapping(p, change);
 	else if (change->kind == MSP_CHANGE_EXIT)
 		p->ending_ns = rec_now_ns();
 }
@@ -116,14 +165,20 @@ static void refresh_dirty(struct msp_recorder *rec)
 			rec_refresh(rec, rec->process[i]);
 }
 
+void rec_note_changes(struct msp_recorder *rec)
+{
+	rec->noted_ns = rec_now_ns();
+	if (rec->sideband)
+		msp_sideband_consume(rec->sideband, on_change, rec);
+}
+
 void rec_take_changes(struct msp_recorder *rec)
 {
 	for (size_t i = 0; !rec->naming && i < rec->deferred_count; i++)
 		apply_change(rec, &rec->deferred[i]);
 	if (!rec->naming)
 		rec->deferred_count = 0;
-	if (rec->sideband)
-		msp_sideband_consume(rec->sideband, on_change, rec);
+	rec_note_changes(rec);
 	refresh_dirty(rec);
 	rec->changes_ns = rec_now_ns();
 }

@@ -27,6 +27,14 @@ bool frame_cache_get(const struct frame_cache *cache, const struct msp_raw_frame
 void frame_cache_put(struct frame_cache *cache, const struct msp_raw_frame *key, uint32_t id);
 void frame_cache_clear(struct frame_cache *cache);
 
+/* A mapping of the target, made at `from`; the engine knew of it at `until`. */
+struct rec_remap {
+	uint64_t start, end;  /* addresses */
+	uint64_t from, until; /* ns, CLOCK_MONOTONIC; until 0: it does not know yet */
+};
+
+#define REC_REMAPS 32
+
 struct rec_process {
 	pid_t pid;
 	pid_t parent;     /* it was forked from, and runs the same program; 0: unknown */
@@ -41,7 +49,10 @@ struct rec_process {
 	bool unsent;      /* the engine does not have them: there was no room */
 	bool failed;      /* not loaded, for lack of room: to be tried again */
 	uint64_t ending_ns; /* since then it may have ended: a thread of it has; 0: no */
-	uint64_t refreshed_ns;
+	uint64_t refreshed_ns; /* when its mappings were last read, and */
+	uint64_t sent_ns;      /* when the engine had got them */
+	struct rec_remap remap[REC_REMAPS]; /* the last ones */
+	uint32_t remap_count;  /* in all */
 	struct rec_stopper *stopper; /* ptrace engine only */
 	struct rec_late_name *late; /* functions to be asked for again */
 	size_t late_count, late_room;
@@ -64,7 +75,8 @@ struct msp_recorder {
 	struct msp_recorder_times times;
 	bool polled;
 	bool naming;	     /* samples are being taken from the ring */
-	uint64_t changes_ns; /* when changes were last looked at */
+	uint64_t changes_ns; /* when changes were last looked at, and */
+	uint64_t noted_ns;   /* noted */
 	struct msp_change *deferred; /* until the samples in the ring are named */
 	size_t deferred_count, deferred_room;
 	uint64_t swept_ns;
@@ -125,6 +137,15 @@ void rec_forget_ended(struct msp_recorder *rec, bool sweep);
 void rec_try_again(struct msp_recorder *rec);
 /* Called after each step of naming: new code must be known before it is sampled. May load processes, never frees one. */
 void rec_keep_up(struct msp_recorder *rec);
+/*
+ * Whether an address of the process was taken, at that time, for what had been
+ * mapped there before.
+ */
+bool rec_is_stale(const struct rec_process *p, uint64_t addr, uint64_t time);
+/* The engine knows the mappings of the process now. */
+void rec_mappings_sent(struct rec_process *p);
+/* Notes what has been mapped: before a sample that was taken later than the last time is named. */
+void rec_note_changes(struct msp_recorder *rec);
 /* Until the kernel's symbols are read, keeping up meanwhile. */
 void rec_wait_for_kernel(struct msp_recorder *rec);
 

@@ -199,6 +199,7 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 	else
 		err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
 	free(map);
+	rec_mappings_sent(p);
 	p->unsent = err != 0;
 	return err;
 }
@@ -220,7 +221,10 @@ int rec_refresh(struct msp_recorder *rec, struct rec_process *p)
 		return changed == MSP_E_GONE ? 0 : changed;
 	if (changed) /* an image that it had may have given its index to one that it has now */
 		frame_cache_clear(&p->cache);
-	return changed || more || p->unsent ? send_process(rec, p) : 0;
+	if (changed || more || p->unsent)
+		return send_process(rec, p);
+	rec_mappings_sent(p);
+	return 0;
 }
 
 int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
@@ -232,9 +236,9 @@ int rec_prepare(struct msp_recorder *rec, struct rec_process *p)
 	p->failed = false;
 	if (!err)
 		err = msp_space_new(rec->images, p->process, &p->space);
+	p->refreshed_ns = rec_now_ns();
 	if (!err)
 		err = msp_space_refresh(p->space);
-	p->refreshed_ns = rec_now_ns();
 	if (err >= 0)
 		msp_space_find_host_vms(p->space);
 	else

@@ -106,17 +106,33 @@ static int64_t frame_id(struct msp_recorder *rec, struct rec_process *p,
 	return id;
 }
 
-static void count_quality(struct msp_recorder *rec, const struct msp_sample *sample)
+/*
+ * How many frames come before code that was mapped where the engine took it
+ * for something else: from there on the stack is not known.
+ */
+static uint32_t before_stale(const struct rec_process *p, const struct msp_sample *sample,
+			     const struct msp_raw_frame *raw)
+{
+	uint32_t n = sample->frame_count;
+
+	for (uint32_t i = sample->kernel_frames; i < n; i++)
+		if (raw[i].kind == MSP_RAW_NATIVE &&
+		    rec_is_stale(p, raw[i].addr - (raw[i].flags & MSP_RAWF_RETURN), sample->time))
+			return i;
+	return n;
+}
+
+static void count_quality(struct msp_recorder *rec, const struct msp_sample *sample, uint32_t error)
 {
 	uint32_t ways = sample->ways | (sample->parent ? 1u << MSP_WAY_PARENT : 0);
 
 	rec->samples++;
-	if (sample->error == MSP_ERR_NONE)
+	if (error == MSP_ERR_NONE)
 		rec->whole++;
-	else if (sample->error == MSP_ERR_TRUNCATED)
+	else if (error == MSP_ERR_TRUNCATED)
 		rec->truncated++;
-	else if (sample->error < MSP_ERROR_REASON_COUNT)
-		rec->errors[sample->error]++;
+	else if (error < MSP_ERROR_REASON_COUNT)
+		rec->errors[error]++;
 	for (int i = 0; i < MSP_WAY_COUNT; i++)
 		rec->ways[i] += ways >> i & 1;
 }
@@ -138,7 +154,7 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 {
 	struct msp_recorder *rec = ctx;
 	struct rec_process *p = rec_find(rec, sample->pid);
-	uint32_t n = sample->frame_count, count = 0;
+	uint32_t n = sample->frame_count, known, count = 0;
 	int64_t id;
 	int err;
 
@@ -154,10 +170,16 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		return 0;
 	if (sample->kernel_frames)
 		rec_wait_for_kernel(rec);
-	count_quality(rec, sample);
+	if (sample->time > rec->noted_ns)
+		rec_note_changes(rec);
+	known = before_stale(p, sample, raw);
+	count_quality(rec, sample, known < n ? MSP_ERR_NO_MAPPING : sample->error);
 	if (!rec->times.first_sample || sample->time < rec->times.first_sample)
 		rec->times.first_sample = sample->time;
-	n = inline_frames(rec, p, raw, n);
+	n = inline_frames(rec, p, raw, known);
+	if (known < sample->frame_count && n < REC_MAX_FRAMES)
+		rec->raw[n++] = (struct msp_raw_frame){.kind = MSP_RAW_ERROR,
+						       .pos = MSP_ERR_NO_MAPPING};
 	for (uint32_t i = n; i-- > 0;) { /* root first */
 		id = frame_id(rec, p, rec->raw, n, i);
 		if (id < 0)

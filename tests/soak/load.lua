@@ -8,7 +8,7 @@ void *dlopen(const char *name, int flags);
 int dlclose(void *handle);
 ]]
 
-local CHUNKS, FUNCTIONS = 200, 5
+local CHUNKS, FUNCTIONS = 12, 3
 local libraries = {"libm.so.6", "libanl.so.1", "libutil.so.1", "librt.so.1", "libresolv.so.2",
 	"libz.so.1", "liblzma.so.5", "libzstd.so.1", "libelf.so.1", "libdw.so.1"}
 
@@ -45,7 +45,7 @@ while os.time() < stop do
 		load_and_run((4 * turn + i) % CHUNKS)
 	end
 	open_and_close(turn)
-	if turn % 10 == 0 then
+	if turn % 2 == 0 then
 		jit.flush()
 	end
 	ffi.C.poll(nil, 0, 10)
