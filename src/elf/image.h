@@ -43,6 +43,9 @@ struct msp_section {
 	uint64_t entry_size;
 };
 
+/* Sections of code are noted up to so many: what lies in a further one has no label. */
+#define MSP_CODE_SECTIONS_MAX 32
+
 struct msp_segment {
 	uint64_t vaddr, offset, file_size, mem_size;
 	bool exec;
@@ -74,6 +77,10 @@ struct msp_image {
 	uint32_t segment_count;
 	bool sections_read;
 	struct msp_section sections[MSP_SECTION_COUNT];
+	struct {
+		uint64_t start, end; /* vaddr */
+	} code[MSP_CODE_SECTIONS_MAX];
+	uint32_t code_count;
 	struct msp_image_key key;
 	char build_id[MSP_IMAGE_KEY_SIZE];
 	dev_t dev;
@@ -101,6 +108,8 @@ void msp_bytes_free(struct msp_bytes *bytes);
 const struct msp_section *msp_image_section(struct msp_image *image, enum msp_section_id id);
 /* Its content, decompressed. MSP_E_NOT_FOUND if there is none. */
 int msp_section_read(struct msp_image *image, enum msp_section_id id, struct msp_bytes *out);
+/* Do both addresses lie in one section of code? True without section headers. */
+bool msp_section_same_code(struct msp_image *image, uint64_t vaddr, uint64_t other);
 /* The content of the section with an index (sh_link). */
 int msp_section_read_index(struct msp_image *image, uint32_t index, struct msp_bytes *out);
 /* Same content as a compressed section holds. Frees in, whatever happens. */

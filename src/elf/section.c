@@ -40,6 +40,15 @@ static void note_section(struct msp_image *image, const char *name, const GElf_S
 	}
 }
 
+static void note_code(struct msp_image *image, const GElf_Shdr *shdr)
+{
+	if (!(shdr->sh_flags & SHF_EXECINSTR) || image->code_count == MSP_CODE_SECTIONS_MAX)
+		return;
+	image->code[image->code_count].start = shdr->sh_addr;
+	image->code[image->code_count].end = shdr->sh_addr + shdr->sh_size;
+	image->code_count++;
+}
+
 static void read_sections(struct msp_image *image)
 {
 	size_t names = 0;
@@ -60,6 +69,7 @@ static void read_sections(struct msp_image *image)
 
 		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type == SHT_NOBITS || !shdr.sh_size)
 			continue;
+		note_code(image, &shdr);
 		name = elf_strptr(image->elf, names, shdr.sh_name);
 		if (name)
 			note_section(image, name, &shdr);
@@ -105,6 +115,16 @@ static uint64_t big_endian(const uint8_t *bytes)
 	for (int i = 0; i < 8; i++)
 		value = value << 8 | bytes[i];
 	return value;
+}
+
+bool msp_section_same_code(struct msp_image *image, uint64_t vaddr, uint64_t other)
+{
+	if (!image->sections_read)
+		read_sections(image);
+	for (uint32_t i = 0; i < image->code_count; i++)
+		if (vaddr >= image->code[i].start && vaddr < image->code[i].end)
+			return other >= image->code[i].start && other < image->code[i].end;
+	return !image->code_count;
 }
 
 int msp_section_inflate(const struct msp_image *image, bool gnu, struct msp_bytes *in,

@@ -365,6 +365,10 @@ int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *
 	if (i < 0)
 		return MSP_E_NOT_FOUND;
 	entry = &symbols->code[i];
+	/* A label without size is none of the next section: _init, where .plt and .text follow it. */
+	if (!entry->size &&
+	    !msp_section_same_code(image, entry->addr + image->min_vaddr, addr + image->min_vaddr))
+		return MSP_E_NOT_FOUND;
 	if (!symbols->demangled[i])
 		symbols->demangled[i] = display_name(
 			(const char *)symbols->sources[entry->source].names.data + entry->name);

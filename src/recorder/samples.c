@@ -178,8 +178,8 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		rec->times.first_sample = sample->time;
 	n = inline_frames(rec, p, raw, known);
 	if (known < sample->frame_count && n < REC_MAX_FRAMES)
-		rec->raw[n++] = (struct msp_raw_frame){.kind = MSP_RAW_ERROR,
-						       .pos = MSP_ERR_NO_MAPPING};
+		rec->raw[n++] =
+			(struct msp_raw_frame){.kind = MSP_RAW_ERROR, .pos = MSP_ERR_NO_MAPPING};
 	for (uint32_t i = n; i-- > 0;) { /* root first */
 		id = frame_id(rec, p, rec->raw, n, i);
 		if (id < 0)

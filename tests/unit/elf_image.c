@@ -245,6 +245,35 @@ static void put_symbols(struct test_elf *elf, const char *table, uint64_t skip)
 	test_elf_section(elf, ".names", SHT_STRTAB, names, sizeof(names));
 }
 
+/* A section of code from TEXT_OFFSET + start on. */
+static void put_code(struct test_elf *elf, const char *name, uint64_t start, uint64_t size)
+{
+	static const uint8_t code[0x80];
+	Elf64_Shdr *shdr = test_elf_section(elf, name, SHT_PROGBITS, code, size);
+
+	shdr->sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+	shdr->sh_addr = elf->base + TEXT_OFFSET + start;
+}
+
+/* _init has no size in many files, and .plt and .text follow it. */
+static void label_ends_with_its_section(void **state)
+{
+	static struct test_elf elf;
+	struct msp_symbol symbol;
+	struct msp_image *image;
+
+	test_elf_start(&elf, EM_X86_64, 0x400000);
+	put_symbols(&elf, ".symtab", 0);
+	put_code(&elf, ".init", 0x48, 0x18);
+	put_code(&elf, ".text", 0x60, 0x20);
+	test_elf_finish(&elf);
+	image = test_elf_open(&elf, NULL);
+	assert_int_equal(msp_image_symbol(image, TEXT_OFFSET + 0x5f, &symbol), 0);
+	assert_string_equal(symbol.name, "label");
+	assert_int_equal(msp_image_symbol(image, TEXT_OFFSET + 0x60, &symbol), MSP_E_NOT_FOUND);
+	msp_image_close(image);
+}
+
 static void symbols(void **state)
 {
 	static struct test_elf elf;
@@ -475,9 +504,10 @@ int main(void)
 		cmocka_unit_test(not_elf),	 cmocka_unit_test(keys),
 		cmocka_unit_test(addresses),	 cmocka_unit_test(shrunk),
 		cmocka_unit_test(ways_to_store), cmocka_unit_test(overlay),
-		cmocka_unit_test(symbols),	 cmocka_unit_test(demangle),
-		cmocka_unit_test(debug_files),	 cmocka_unit_test(debugdata),
-		cmocka_unit_test(vdso),		 cmocka_unit_test(libc)};
+		cmocka_unit_test(symbols),	 cmocka_unit_test(label_ends_with_its_section),
+		cmocka_unit_test(demangle),	 cmocka_unit_test(debug_files),
+		cmocka_unit_test(debugdata),	 cmocka_unit_test(vdso),
+		cmocka_unit_test(libc)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
