@@ -255,13 +255,15 @@ static int keep_link(struct msp_sampler *s, struct bpf_link *link)
 	struct bpf_link **bigger;
 
 	if (s->link_count == s->link_room) {
-		s->link_room = s->link_room ? 2 * s->link_room : 16;
-		bigger = realloc(s->links, s->link_room * sizeof(*bigger));
+		size_t room = s->link_room ? 2 * s->link_room : 16;
+
+		bigger = realloc(s->links, room * sizeof(*bigger));
 		if (!bigger) {
 			bpf_link__destroy(link);
 			return MSP_E_NOMEM;
 		}
 		s->links = bigger;
+		s->link_room = room;
 	}
 	s->links[s->link_count++] = link;
 	return 0;

@@ -26,6 +26,25 @@ static void on_exec(struct msp_recorder *rec, struct rec_process *p)
 	rec_load(rec, p);
 }
 
+/* To be applied when no sample is being named. */
+static void defer_change(struct msp_recorder *rec, const struct msp_change *change)
+{
+	struct msp_change *bigger;
+
+	if (rec->deferred_count == rec->deferred_room) {
+		size_t room = rec->deferred_room ? 2 * rec->deferred_room : 16;
+
+		bigger = realloc(rec->deferred, room * sizeof(*bigger));
+		if (!bigger) {
+			rec->failed = MSP_E_NOMEM;
+			return;
+		}
+		rec->deferred = bigger;
+		rec->deferred_room = room;
+	}
+	rec->deferred[rec->deferred_count++] = *change;
+}
+
 static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 {
 	const struct rec_process *parent = rec_find(rec, change->ppid);
@@ -34,8 +53,13 @@ static void on_fork(struct msp_recorder *rec, const struct msp_change *change)
 	if (!rec->opts.all && (!parent || !parent->added || !rec->opts.follow))
 		return;
 	p = rec_find(rec, change->pid);
-	if (p && p->process && !msp_process_alive(p->process)) /* the number is another's now */
+	if (p && p->process && !msp_process_alive(p->process)) { /* the number is another's now */
+		if (rec->naming) {
+			defer_change(rec, change);
+			return;
+		}
 		rec_remove(rec, p);
+	}
 	p = rec_insert(rec, change->pid);
 	if (!p)
 		return;
@@ -124,26 +148,10 @@ static bool must_wait(struct msp_recorder *rec, const struct msp_change *change)
 	if (!rec->naming || !p)
 		return false;
 	if (change->kind == MSP_CHANGE_FORK && p->process)
-		return !msp_process_alive(p->process);
+		return false; /* on_fork() looks */
 	if (change->kind == MSP_CHANGE_FORK && p->symbols)
 		p->parent = change->ppid; /* whose names it may need meanwhile */
 	return (change->kind == MSP_CHANGE_EXEC || change->kind == MSP_CHANGE_FORK) && p->symbols;
-}
-
-static void defer_change(struct msp_recorder *rec, const struct msp_change *change)
-{
-	struct msp_change *bigger;
-
-	if (rec->deferred_count == rec->deferred_room) {
-		rec->deferred_room = rec->deferred_room ? 2 * rec->deferred_room : 16;
-		bigger = realloc(rec->deferred, rec->deferred_room * sizeof(*bigger));
-		if (!bigger) {
-			rec->failed = MSP_E_NOMEM;
-			return;
-		}
-		rec->deferred = bigger;
-	}
-	rec->deferred[rec->deferred_count++] = *change;
 }
 
 static void on_change(void *ctx, const struct msp_change *change)

@@ -34,11 +34,13 @@ void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t
 	if (!vm || p->late_count >= MAX_LATE)
 		return;
 	if (p->late_count == p->late_room) {
-		p->late_room = p->late_room ? 2 * p->late_room : 64;
-		late = realloc(p->late, p->late_room * sizeof(*late));
+		size_t room = p->late_room ? 2 * p->late_room : 64;
+
+		late = realloc(p->late, room * sizeof(*late));
 		if (!late)
 			return; /* it keeps the name it has */
 		p->late = late;
+		p->late_room = room;
 	}
 	late = &p->late[p->late_count++];
 	*late = (struct rec_late_name){.stack = {*vm, raw[i]}, .depth = 2, .id = id};

@@ -39,11 +39,13 @@ struct rec_process *rec_insert(struct msp_recorder *rec, pid_t pid)
 	if (at < rec->process_count && rec->process[at]->pid == pid)
 		return rec->process[at];
 	if (rec->process_count == rec->process_room) {
-		rec->process_room = rec->process_room ? 2 * rec->process_room : 16;
-		bigger = realloc(rec->process, rec->process_room * sizeof(*bigger));
+		size_t room = rec->process_room ? 2 * rec->process_room : 16;
+
+		bigger = realloc(rec->process, room * sizeof(*bigger));
 		if (!bigger)
 			return NULL;
 		rec->process = bigger;
+		rec->process_room = room;
 	}
 	p = calloc(1, sizeof(*p));
 	if (!p)

@@ -52,11 +52,13 @@ static bool add_symbol(struct table *k, uint64_t addr, const char *name, const c
 	struct kernel_symbol *bigger;
 
 	if (k->count == k->room) {
-		k->room = k->room ? 2 * k->room : 65536;
-		bigger = realloc(k->symbol, k->room * sizeof(*bigger));
+		size_t room = k->room ? 2 * k->room : 65536;
+
+		bigger = realloc(k->symbol, room * sizeof(*bigger));
 		if (!bigger)
 			return false;
 		k->symbol = bigger;
+		k->room = room;
 	}
 	k->symbol[k->count].addr = addr;
 	k->symbol[k->count].name = keep_text(k, name);
