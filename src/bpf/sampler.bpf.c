@@ -575,7 +575,7 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 	walk_begin(&s->walk);
 	if (!user && config.kernel) {
 		add_kernel_frames(ctx, s);
-		kernel_frames = s->walk.frame_count;
+		kernel_frames = s->walk.first_frame = s->walk.frame_count;
 	}
 	s->walk.exact = 1;
 	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))

@@ -54,7 +54,7 @@ static MSP_INLINE uint64_t reg_get(const struct msp_walk *w, uint32_t reg)
 /* Keeps what the innermost frames have in their registers: see moved.h. */
 static MSP_INLINE void native_keep(struct msp_walk *w)
 {
-	uint32_t n = w->frame_count, slot;
+	uint32_t n = w->frame_count - w->first_frame, slot;
 
 	if (n >= MSP_KEPT_FRAMES)
 		return;

@@ -44,6 +44,7 @@ struct msp_walk {
 
 	/* The result. frame[0] is the leaf; ends with an ERROR frame if it is not whole. */
 	uint32_t frame_count;
+	uint32_t first_frame; /* those before are the kernel's */
 	uint32_t error;    /* enum msp_error_reason, NONE: whole */
 	uint32_t ways;     /* bit n: enum msp_way n was taken */
 	int32_t vmstate;   /* of the innermost VM, if has_vm */

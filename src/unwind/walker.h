@@ -87,7 +87,7 @@ static MSP_INLINE int walk_step(struct msp_walk *w)
 static MSP_INLINE void walk_begin(struct msp_walk *w)
 {
 	w->walk_id++;
-	w->frame_count = 0;
+	w->frame_count = w->first_frame = 0;
 	w->error = MSP_ERR_NONE;
 	w->ways = 0;
 	w->vmstate = 0;
