@@ -5,7 +5,7 @@
 usage: matrix.py [options] [NAME...]
   --ci           only the quick selection: each layout once
   --list         names of the builds, and nothing else
-  --seconds N    time of one recording [4]
+  --seconds N    time of one recording, 0: none [4]
   --steps N      instructions the oracle steps a workload, 0: none [20000]
   --workloads L  names, joined by commas [mixed,coroutines]
   --stop         at the first fault
@@ -14,7 +14,7 @@ NAME: only builds whose name holds that text.
 
 Columns: evidence found / missing / wrong, each against the truth of the build's own headers (where the mirror
 has only the upstream tarball of a package: how many are as in that); proved, by how many checks; milliseconds of `inspect -p` with nothing and with everything cached; share of whole
-stacks at 999 Hz, and illegal ones; the oracle's faults.
+stacks at 999 Hz, and illegal ones; the oracle's faults; how many moments were the same live and as a core.
 exit status: 0 all as asked, 1 not, 77 nothing could run here (the reason is printed)
 """
 import argparse
@@ -29,6 +29,7 @@ import tempfile
 import time
 import urllib.request
 
+import cores
 import get
 from get import Missing
 from rows import ROWS
@@ -43,6 +44,7 @@ class Row:
     def __init__(self, row, args, work):
         self.row, self.args, self.work = row, args, work
         self.faults, self.started = [], []
+        self.compared = self.agreed = 0
         self.cells = {}
         self.build = os.path.join(get.ROOT, args.build) if not os.path.isabs(args.build) else args.build
         self.moonspy = os.path.join(self.build, "src/cli/moonspy")
@@ -192,7 +194,17 @@ class Row:
             self.fault("not proved: " + "; ".join("%s (%s)" % (c["text"], c["detail"]) for c in failed))
         return seen
 
+    def core(self, pid, name):
+        """A moment of it, live and as a core. nginx's load must not be stopped for that long, and files of other namespaces
+        cannot be seen in a core."""
+        if self.row.get("nginx") or self.row.get("namespaces") or not shutil.which("gcore"):
+            return
+        self.compared += 1
+        self.agreed += cores.agree(self, pid, name)
+
     def record(self, pid, name, mode):
+        if not self.args.seconds:
+            return
         profile = os.path.join(self.work, "profile")
         done = subprocess.run([self.moonspy, "record", "-p", str(pid), "-r", "999", "-d", "%gs" % self.args.seconds, "-f",
                                "json", "-o", profile, "--force"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -225,6 +237,7 @@ class Row:
                 if "proved" not in self.cells:
                     self.evidence(self.proof(pid))
                 self.record(pid, graph, mode)
+                self.core(pid, name + " " + mode)
                 self.stop()
                 if graph == "library":
                     return
@@ -259,6 +272,10 @@ class Row:
             self.get()
             self.evidence(self.inspect(self.file)[1])
             self.live()
+            if self.compared:
+                self.cells["cores"] = "%d of %d" % (self.agreed, self.compared)
+                if self.row["run"]:
+                    cores.values(self)
             self.cells["whole"] = "%.2f" % self.whole if hasattr(self, "whole") else "-"
             self.oracle()
         finally:
@@ -291,7 +308,7 @@ def maps(pid, name):
         return False
 
 
-COLUMNS = (("build", 28), ("evidence", 20), ("proved", 14), ("attach", 12), ("whole", 7), ("oracle", 14))
+COLUMNS = (("build", 28), ("evidence", 20), ("proved", 14), ("attach", 12), ("whole", 7), ("oracle", 14), ("cores", 8))
 
 
 def print_row(cells):

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Is what `moonspy core -j` printed of a crash what it must be?
 
-    core_crash.py NAME STATUS JSON STDERR
+    core_crash.py NAME STATUS JSON STDERR TRACES
+TRACES: what `moonspy traces -j` printed of it.
 """
 import json
 import os
@@ -102,6 +103,21 @@ def check_whole(name, dump, status):
         wrong("the second thread's frames")
 
 
+def check_traces(name, dump, text):
+    """The trace that crashed is in the list; without the compiler there is none. A broken stack hurts none of it."""
+    if not [vm for vm in dump["vms"] if vm["proved"]] and not text:
+        return
+    traces = [trace for vm in json.loads(text)["vms"] for trace in vm["traces"]]
+    place, _, mode = name.rpartition("-")
+    if mode == "nojit" and traces:
+        wrong(f"traces without the compiler: {traces}")
+    if place in ("trace", "helper", "gcstep") and mode == "jit":
+        numbers = {f["trace"] for f in dump["threads"][0]["stack"] if f["kind"] == "jit"}
+        found = {t["number"] for t in traces if t["name"] == "places." + place}
+        if not numbers or not numbers <= found:
+            wrong(f"it crashed in trace {numbers}, of its function there are {found}")
+
+
 def check_partial(name, dump, status):
     """What is missing is named, and all that is there is shown."""
     thread = dump["threads"][0]
@@ -138,7 +154,7 @@ def check_partial(name, dump, status):
 
 
 def main():
-    name, status, path, errors = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    name, status, path, errors, traces = sys.argv[1], int(sys.argv[2]), *sys.argv[3:6]
     with open(path, encoding="utf-8") as f:
         text = f.read()
     with open(errors, encoding="utf-8") as f:
@@ -164,6 +180,8 @@ def main():
         check_partial(name, dump, status)
     elif status != 4:
         wrong(f"exit status {status}, not 4")
+    with open(traces, encoding="utf-8") as f:
+        check_traces(name, dump, f.read())
     if not problems:
         return 0
     print(f"FAIL: {name}: " + "\n    ".join(problems))

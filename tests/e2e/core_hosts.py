@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 
+WORKLOADS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
 OPTIONS = {"stacks": [], "values": ["-c", "-ll"]}
 
 
@@ -45,6 +46,38 @@ def seen(dump):
     return json.dumps({"threads": threads, "vms": dump["vms"], "coroutines": dump["coroutines"]}, indent=1)
 
 
+def state(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            return f.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def stop(pid):
+    """False: it ended before."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except ProcessLookupError:
+        return False
+    for _ in range(1000):
+        if state(pid) in "TZX":
+            break
+        time.sleep(0.01)
+    return state(pid) == "T"
+
+
+def go_on(pid):
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+
+
+def difference(a, b):
+    return "\n".join(list(difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=6))[:60])
+
+
 class Target:
     def __init__(self, command, folder):
         self.folder = folder
@@ -56,20 +89,7 @@ class Target:
         self.pid = self.process.pid
 
     def stop(self):
-        """False: it ended before."""
-        self.process.send_signal(signal.SIGSTOP)
-        for _ in range(1000):
-            try:
-                with open(f"/proc/{self.pid}/stat", encoding="utf-8", errors="replace") as f:
-                    state = f.read().rpartition(")")[2].split()[0]
-            except OSError:
-                return False
-            if state == "T":
-                return True
-            if state in "ZX":
-                return False
-            time.sleep(0.01)
-        return False
+        return stop(self.pid)
 
     def gcore(self):
         prefix = os.path.join(self.folder, "gcore")
@@ -94,8 +114,7 @@ def compare(what, a, b):
     if a == b:
         return True
     print(f"DIFFERENT: {what}")
-    for line in list(difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=6))[:60]:
-        print("    " + line)
+    print("    " + difference(a, b).replace("\n", "\n    "))
     return False
 
 

@@ -24,7 +24,8 @@ look() {
 	shift
 	look_status=0
 	"$MOONSPY" core -j -lc "$@" >"$work/json" 2>"$work/err" || look_status=$?
-	python3 "$here/core_crash.py" "$look_name" "$look_status" "$work/json" "$work/err" || failed=1
+	"$MOONSPY" traces -q -j "$@" >"$work/traces" 2>/dev/null || :
+	python3 "$here/core_crash.py" "$look_name" "$look_status" "$work/json" "$work/err" "$work/traces" || failed=1
 	timeout 60 "$MOONSPY" core -llc "$@" >"$work/text" 2>/dev/null || :
 	grep -q "^Thread " "$work/text" || fail "$look_name: no thread in the text"
 }

@@ -3,7 +3,8 @@
 # Runs of the core fuzzer: core files as inputs, then real VMs with lies in their memory, one that
 # waits in Lua and one that runs compiled code.
 # usage: core_fuzz.sh BUILD-FOLDER CLANG FILE_RUNS LIE_RUNS; builds the fuzzer first
-# Environment: LUAJIT (luajit), SEED (1), CORPUS (folder to keep inputs in), MAX_LEN (50000: of a core file)
+# Environment: LUAJIT (luajit), SEED (1), CORPUS (folder to keep inputs in), MAX_LEN (50000: of a core file),
+# BULK (see core.mk). Ten millions of each: BULK=1 MAX_LEN=4000 CORPUS=DIR core_fuzz.sh DIR clang-14 10000000 10000000
 set -eu
 fuzzer=$1/core-fuzz clang=$2 file_runs=$3 lie_runs=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -63,7 +64,7 @@ head -c 2000 /dev/urandom >"$dir/lies/random"
 
 run() { # FOLDER RUNS MAX_LEN
 	"$fuzzer" -seed="$SEED" -runs="$2" -max_len="$3" -timeout=20 -rss_limit_mb=2000 -malloc_limit_mb=1100 \
-		-print_final_stats=1 -verbosity=0 -artifact_prefix="$dir/" ${CORPUS:+"$CORPUS/$1"} "$dir/$1" || {
+		-print_final_stats=1 -verbosity=0 -entropic=0 -artifact_prefix="$dir/" ${CORPUS:+"$CORPUS/$1"} "$dir/$1" || {
 		status=$?
 		cp "$dir/vm.core" ./core_fuzz.vm
 		cp "$dir/jit.core" ./core_fuzz.jit

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "luajit/jit.h"
 #include "moonspy/moonspy.h"
 #include "target/snapshot_internal.h"
 #include "target/space_internal.h"
@@ -19,6 +20,8 @@
 #define LIE_SIZE 11
 #define REGISTERS 18
 #define SEEN_MAX 8192
+#define PAGES 4096
+#define PAGE 4096ull
 #define COROUTINES_MAX 64
 #define VALUES 400 /* of one input: what is beyond is cut, as it is at a thousand times as many */
 
@@ -26,12 +29,18 @@
 #define EVERYTHING_EVERY 4096
 #define LISTING_EVERY 512
 #define NAMES_EVERY 32
+#define JIT_EVERY 64
 #define COROUTINE_EVERY 3
 
 static struct {
 	struct msp_core *core;
 	struct msp_images *images;
-	struct msp_memory_cache *honest;
+	struct {
+		uint64_t number;
+		uint8_t *bytes; /* NULL: free */
+	} page[PAGES];		/* of the core, once they were read */
+	size_t pages;
+	struct msp_memory honest;
 	struct msp_memory memory; /* honest, but for the lies */
 	struct msp_host host;	  /* the core's, with that memory */
 	struct msp_space *space;  /* its VMs are proved */
@@ -51,6 +60,49 @@ static struct {
 	size_t count;
 	struct msp_registers regs;
 } f;
+
+/* A page of the core; NULL: it has none there. */
+static const uint8_t *honest_page(uint64_t number)
+{
+	size_t i = (number ^ number >> 12) % PAGES;
+	uint8_t *bytes;
+
+	while (f.page[i].bytes && f.page[i].number != number)
+		i = (i + 1) % PAGES;
+	if (f.page[i].bytes)
+		return f.page[i].bytes;
+	bytes = malloc(PAGE);
+	if (!bytes || msp_read(msp_core_host(f.core)->memory, number * PAGE, bytes, PAGE)) {
+		free(bytes);
+		return NULL;
+	}
+	if (++f.pages == PAGES) /* the cores that are used have hundreds */
+		abort();
+	f.page[i].number = number;
+	f.page[i].bytes = bytes;
+	return bytes;
+}
+
+static int read_honest(void *ctx, uint64_t addr, void *buf, size_t size)
+{
+	uint8_t *to = buf;
+
+	(void)ctx;
+	if (addr + size < addr)
+		return MSP_E_FAULT;
+	while (size) {
+		const uint8_t *page = honest_page(addr / PAGE);
+		size_t part = PAGE - addr % PAGE < size ? PAGE - addr % PAGE : size;
+
+		if (!page)
+			return MSP_E_FAULT;
+		memcpy(to, page + addr % PAGE, part);
+		to += part;
+		addr += part;
+		size -= part;
+	}
+	return 0;
+}
 
 static void note(uint64_t addr)
 {
@@ -113,7 +165,7 @@ static void tell_lie(uint16_t where, uint8_t kind, uint64_t given)
 		*reg = lie_value(kind, *reg, *reg, given);
 		return;
 	}
-	if ((kind & 3) == 2 && msp_read(msp_memory_cache_memory(f.honest), addr, &truth, 8))
+	if ((kind & 3) == 2 && msp_read(&f.honest, addr, &truth, 8))
 		return;
 	f.lie[f.count].addr = addr;
 	f.lie[f.count++].value = lie_value(kind, addr, truth, given);
@@ -182,6 +234,26 @@ static void list_coroutines(void)
 	snapshot_forget(&f.taking);
 }
 
+static void no_place(void *ctx, const struct msp_lj_code_place *place)
+{
+	(void)ctx;
+	(void)place;
+}
+
+static void list_traces(uint32_t which)
+{
+	const struct msp_image_entry *entry = msp_images_get(f.images, f.space->vm[0].image);
+	uint64_t g = f.space->vm[0].g;
+	struct msp_lj_jit jit;
+
+	if (msp_lj_jit_read(entry->build, &f.memory, g, &jit))
+		return;
+	if (jit.traces)
+		msp_lj_trace_places(entry->build, &f.memory, &jit.trace[which % jit.traces],
+				    no_place, NULL);
+	msp_lj_jit_free(&jit);
+}
+
 static void prove_all(void)
 {
 	struct msp_space *space;
@@ -223,6 +295,8 @@ void fuzz_lies(const uint8_t *data, size_t size)
 		prove_all();
 	else if (hash % LISTING_EVERY == 0)
 		list_coroutines();
+	else if (hash % JIT_EVERY == 0)
+		list_traces(which);
 	else if (f.coroutines && hash % COROUTINE_EVERY == 0)
 		walk_coroutine(which);
 	else
@@ -250,9 +324,8 @@ static void open_core(const char *path)
 	}
 	f.images = fuzz_images(true);
 	f.host = *msp_core_host(f.core);
-	if (msp_memory_cache_new(f.host.memory, &f.honest) < 0)
-		abort();
-	f.memory = (struct msp_memory){read_lies, (void *)msp_memory_cache_memory(f.honest)};
+	f.honest = (struct msp_memory){read_honest, NULL};
+	f.memory = (struct msp_memory){read_lies, &f.honest};
 	f.host.memory = &f.memory;
 	f.thread = msp_core_threads(f.core, &f.threads);
 }
@@ -302,6 +375,7 @@ static void look(const char *path)
 		msp_walker_coroutine(f.taking.walker, cache, f.space->vm, f.coroutine[i], &stack);
 		keep(&stack, false);
 	}
+	list_traces(0);
 	f.noting = false;
 	*cache = below;
 	forget();
