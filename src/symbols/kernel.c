@@ -11,6 +11,8 @@
 
 #include "symbols/symbols.h"
 
+#define READ_SIZE 65536
+
 struct kernel_symbol {
 	uint64_t addr;
 	uint32_t name;	 /* offsets into text */
@@ -108,6 +110,7 @@ static void *load(void *arg)
 	FILE *in = fopen("/proc/kallsyms", "re");
 
 	if (in) {
+		setvbuf(in, NULL, _IOFBF, READ_SIZE); /* it is 5 MB */
 		keep_text(k, "kernel");
 		read_symbols(k, in);
 		fclose(in);

@@ -704,13 +704,14 @@ MSP_SUB(lua_leaf_by_rule)
 	return lua_follow(w, y);
 }
 
-/* Is the frame at base one that C code called through an FFI callback? */
-static MSP_INLINE int lua_is_callback(struct msp_walk *w, const struct msp_lj_layout *y, uint64_t base)
+/* Is the frame at n one that C code called through an FFI callback? */
+MSP_SUB_N(lua_is_callback)
 {
-	uint64_t cont = 0;
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t base = n, cont = 0;
 
 	w->fn_link = 0;
-	if (lua_read_frame(w, y, base) || (w->fn_link & 7) != MSP_FT_CONT)
+	if (!y || lua_read_frame(w, y, base) || (w->fn_link & 7) != MSP_FT_CONT)
 		return 0;
 	if (y->fr2 ? host_read(w, &cont, 8, base - 32) : read_ref(w, y, base - 16, &cont))
 		return 0;
@@ -781,7 +782,7 @@ MSP_SUB_N(lua_find_base)
 	if (w->rule.flags & MSP_RULE_VM_CALLBACK) {
 		uint64_t base = suspended ? suspended : w->l_base;
 
-		if (!lua_is_callback(w, y, base))
+		if (!MSP_CALL_N(w, lua_is_callback, base))
 			return lua_no_frame(w, base);
 	}
 	/*

@@ -61,11 +61,23 @@ static MSP_INLINE int lua_mix_snap(struct msp_walk *w, const struct msp_lj_layou
 	return 0;
 }
 
+/* Does the code of snapshot n begin at or before trace_ofs? Negative: it cannot be read. */
+MSP_SUB_N(lua_snap_begins)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t unit = host_arch(w) == MSP_ARCH_ARM64 ? 4 : 1;
+
+	if (!y || lua_read_snap(w, y, msp_hdr_ref(w->proto, y->T_snap, 1), n))
+		return -1;
+	return obj_u16(w, y->snap_mcofs) * unit <= w->trace_ofs;
+}
+
 /* Mixes the snapshots around trace_ofs: the last one whose code begins before it, and the next. */
 MSP_SUB(lua_mix_snaps)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint32_t lo = 0, hi, count, mid, unit = host_arch(w) == MSP_ARCH_ARM64 ? 4 : 1;
+	uint32_t lo = 0, hi, count, mid;
+	int begins;
 	uint64_t snaps, map;
 
 	if (!y)
@@ -75,9 +87,10 @@ MSP_SUB(lua_mix_snaps)
 	map = msp_hdr_ref(w->proto, y->T_snapmap, 1);
 	for (int i = 0; i < 16 && hi - lo > 1; i++) {
 		mid = lo + (hi - lo) / 2;
-		if (lua_read_snap(w, y, snaps, mid))
+		begins = MSP_CALL_N(w, lua_snap_begins, mid);
+		if (begins < 0)
 			return MSP_ERR_LUA_READ;
-		if (obj_u16(w, y->snap_mcofs) * unit <= w->trace_ofs)
+		if (begins)
 			lo = mid;
 		else
 			hi = mid;
@@ -127,7 +140,7 @@ MSP_SUB_N(lua_stored_in)
 }
 
 /* The last store of a number in the code at w->buf; 0: there is none. */
-static MSP_INLINE uint32_t lua_stored_number(struct msp_walk *w)
+MSP_SUB(lua_stored_number)
 {
 	uint32_t number = 0;
 
@@ -151,7 +164,7 @@ MSP_SUB(lua_number_from_code)
 	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
 		if (host_read(w, w->buf, 256, at))
 			return 0;
-		number = lua_stored_number(w);
+		number = MSP_CALL(w, lua_stored_number);
 		if (number)
 			return number;
 		at -= MSP_TRACE_HEAD_PIECE;
