@@ -108,13 +108,16 @@ static void *load(void *arg)
 {
 	struct table *k = arg;
 	FILE *in = fopen("/proc/kallsyms", "re");
+	char *buffer = malloc(READ_SIZE);
 
 	if (in) {
-		setvbuf(in, NULL, _IOFBF, READ_SIZE); /* it is 5 MB */
+		if (buffer) /* without one of ours it is read by the kilobyte: it has five thousand of them */
+			setvbuf(in, buffer, _IOFBF, READ_SIZE);
 		keep_text(k, "kernel");
 		read_symbols(k, in);
 		fclose(in);
 	}
+	free(buffer);
 	if (k->count)
 		qsort(k->symbol, k->count, sizeof(*k->symbol), by_address);
 	return NULL;
