@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Lua stack that is being moved, made by hand: a LuaJIT that waits in a system call, whose
- * memory is read with a copy of its stack elsewhere and words written over the old one.
+ * A Lua stack that is being moved, or unwound, made by hand: a LuaJIT that waits in a system
+ * call, whose memory is read with a copy of its stack elsewhere and words written over the old
+ * one, or with another L->base.
  */
 #include "target_help.h"
 
@@ -29,7 +30,9 @@ static struct {
 	/* The stack: what was there, and what is read now. */
 	uint64_t l, start, size, field; /* field: where lua_State has its address */
 	uint8_t copy[MAX_STACK];
-	bool copied;
+	bool copied, unwound;
+	uint64_t base_field, new_base, cframe,
+		left;		     /* left: where the link of the frame is that was left */
 	uint64_t over_from, over_to; /* written over, as offsets in the old stack */
 	uint64_t at;		     /* what the field says */
 	/* The stack as it is. */
@@ -60,12 +63,45 @@ static int read_memory(void *ctx, uint64_t addr, void *buf, size_t size)
 		return MSP_E_FAULT;
 	for (size_t i = 0; t.copied && i < size; i++)
 		take_byte(addr + i, (uint8_t *)buf + i);
+	for (size_t i = 0; t.unwound && i < size; i++)
+		if (addr + i - t.base_field < 8)
+			((uint8_t *)buf)[i] =
+				(uint8_t)(t.new_base >> 8 * (addr + i - t.base_field));
 	return 0;
 }
 
 static void walk(const struct msp_registers *regs, struct msp_stack *out)
 {
 	msp_walker_walk(t.walker, &t.memory, regs, out);
+}
+
+static bool is_lua(const struct msp_raw_frame *frame)
+{
+	return frame->kind == MSP_RAW_LUA || frame->kind == MSP_RAW_FAST ||
+	       frame->kind == MSP_RAW_CFUNC;
+}
+
+/* The outermost frame on the innermost C frame: where its link is, and leads. */
+static void find_outermost(const struct msp_stack *stack, const struct msp_lj_layout *y)
+{
+	uint64_t base = 0, link = 0;
+
+	for (size_t i = 0, vms = 0; i < stack->count && vms < 2; i++) {
+		vms += stack->frames[i].kind == MSP_RAW_VM;
+		if (vms < 2 && is_lua(&stack->frames[i]))
+			base = stack->places[i].base;
+	}
+	assert_int_equal(msp_read(&t.memory, base - 8, &link, 8), 0);
+	if ((link & 7) == 3) { /* FRAME_VARG of lj_frame.h: its lower half has the link */
+		base -= link & ~7ull;
+		assert_int_equal(msp_read(&t.memory, base - 8, &link, 8), 0);
+	}
+	assert_int_equal(link & 3, 1); /* FRAME_C */
+	t.left = base - 8;
+	t.new_base = base - (link & ~7ull);
+	t.base_field = t.l + (uint64_t)y->L_base;
+	assert_int_equal(msp_read(&t.memory, t.l + (uint64_t)y->L_cframe, &t.cframe, 8), 0);
+	t.cframe &= ~3ull;
 }
 
 static void find_stack(const struct msp_stack *stack)
@@ -90,6 +126,7 @@ static void find_stack(const struct msp_stack *stack)
 	t.at = t.start;
 	assert_in_range(t.size, 1, MAX_STACK);
 	assert_int_equal(msp_read(&t.memory, t.start, t.copy, t.size), 0);
+	find_outermost(stack, y);
 }
 
 static void start_lua(void)
@@ -143,8 +180,8 @@ static bool is_same(const struct msp_stack *stack)
 	       !memcmp(stack->frames, t.frames, t.count * sizeof(*t.frames));
 }
 
-/* A register that the innermost functions keep for their callers, and that one of these saves. */
-static int free_register(void)
+/* The n-th register that the innermost functions keep for their callers, and that one of these saves. */
+static int free_register(int n)
 {
 	static const int preserved[] = {MSP_X64_RBX,	 MSP_X64_RBP,	  MSP_X64_R12,
 					MSP_X64_R12 + 1, MSP_X64_R12 + 2, MSP_X64_R12 + 3};
@@ -155,7 +192,7 @@ static int free_register(void)
 
 		regs.reg[preserved[i]] = 8;
 		walk(&regs, &stack);
-		if (is_same(&stack))
+		if (is_same(&stack) && n-- == 0)
 			return preserved[i];
 	}
 	return -1;
@@ -185,7 +222,7 @@ static void test_given_back(void **state)
 	(void)state;
 	if (!t.size)
 		skip();
-	reg = free_register();
+	reg = free_register(0);
 	if (reg < 0)
 		skip();
 	t.copied = true;
@@ -213,6 +250,38 @@ static void test_unknown(void **state)
 	t.copied = false;
 }
 
+/* Between two instructions of err_unwind(): L->base is that of the next C frame, L->cframe is not. */
+static void test_unwound(void **state)
+{
+	struct msp_registers regs = t.regs;
+	struct msp_stack stack;
+	size_t at = 0;
+	int l = free_register(0), cframe = free_register(1);
+
+	(void)state;
+	if (!t.size || cframe < 0)
+		skip();
+	regs.syscall = false; /* at an instruction */
+	regs.reg[MSP_X64_RAX] = t.left;
+	regs.reg[l] = t.l;
+	regs.reg[cframe] = t.cframe;
+	t.unwound = true;
+	walk(&regs, &stack);
+	t.unwound = false;
+	assert_int_equal(stack.error, MSP_ERR_NONE);
+	assert_true(stack.ways & 1u << MSP_WAY_UNWOUND);
+	/* What was there is there but for the Lua frames on the innermost C frame. */
+	for (size_t i = 0, vms = 0; i < t.count; i++) {
+		vms += t.frames[i].kind == MSP_RAW_VM;
+		if (vms == 1 && is_lua(&t.frames[i]))
+			continue;
+		assert_true(at < stack.count);
+		assert_true(!at || !memcmp(&stack.frames[at], &t.frames[i], sizeof(t.frames[i])));
+		at++;
+	}
+	assert_int_equal(at, stack.count);
+}
+
 static int stop_lua(void **state)
 {
 	(void)state;
@@ -233,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_given_back),
 		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_unwound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, stop_lua);
