@@ -67,26 +67,72 @@ static uint64_t x64_lea(const struct msp_lj_build *build, const uint8_t *p, uint
 #define LEA_RSI 0x35
 #define LEA_RCX 0x0d
 
-/* The string that the code loads into a register nearest to a place. */
-static const char *string_near(const struct msp_lj_build *build, const uint8_t *bytes, size_t size,
-			       uint64_t base, size_t at, uint8_t modrm)
+/* What the code loads into a register nearest to a place, of what is wanted; 0: nothing. */
+static uint64_t address_near(const struct msp_lj_build *build, const uint8_t *bytes, size_t size,
+			     uint64_t base, size_t at, uint8_t modrm,
+			     bool (*wanted)(const struct msp_lj_build *build, uint64_t addr))
 {
 	for (size_t d = 1; d <= NEAR; d++) {
 		for (int sign = -1; sign <= 1; sign += 2) {
 			size_t i = at + (size_t)((long)d * sign);
-			const char *s;
 			uint64_t to;
 
 			if ((sign < 0 && d > at) || i + 8 > size)
 				continue;
-			/* xor esi, esi: no name */
-			if (modrm == LEA_RSI && bytes[i] == 0x31 && bytes[i + 1] == 0xf6)
-				return NULL;
 			to = x64_lea(build, bytes + i, base + i, modrm);
-			s = to ? identifier(build, to) : NULL;
-			if (s)
-				return s;
+			if (to && wanted(build, to))
+				return to;
 		}
+	}
+	return 0;
+}
+
+static bool is_identifier(const struct msp_lj_build *build, uint64_t addr)
+{
+	return identifier(build, addr) != NULL;
+}
+
+/*
+ * The name handed to the call that follows a place: the second argument. It is set behind the
+ * place, or right before it; what comes from another register is not looked for.
+ */
+#define MAX_ARGUMENTS 12
+static bool name_behind(const struct msp_lj_build *build, uint64_t addr, const char **name)
+{
+	struct msp_insn insn;
+	const uint8_t *bytes;
+	size_t avail;
+	uint64_t to;
+
+	for (unsigned int i = 0; i < MAX_ARGUMENTS; i++, addr += insn.size) {
+		if (msp_code_decode(build->code, addr, &insn) != 0 || insn.op == MSP_OP_CALL ||
+		    insn.op == MSP_OP_JMP)
+			break;
+		if (!(insn.writes >> MSP_X64_RSI & 1))
+			continue;
+		bytes = msp_image_bytes(build->image, addr, &avail);
+		to = bytes && avail >= 8 ? x64_lea(build, bytes, addr, LEA_RSI) : 0;
+		*name = to ? identifier(build, to) : NULL;
+		return true;
+	}
+	return false;
+}
+
+/* The same, set before the place. */
+static const char *name_before(const struct msp_lj_build *build, const uint8_t *at, uint64_t addr)
+{
+	uint64_t to;
+
+	for (unsigned int d = 2; d <= NEAR && d <= addr; d++) {
+		const uint8_t *p = at - d;
+		bool zero = p[0] == 0x31 && p[1] == 0xf6; /* xor esi, esi */
+		bool copy = (p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc6;
+
+		if (zero || (d >= 3 && copy))
+			return NULL;
+		to = d >= 5 ? x64_lea(build, p, addr - d, LEA_RSI) : 0;
+		if (to && identifier(build, to))
+			return identifier(build, to);
 	}
 	return NULL;
 }
@@ -104,7 +150,9 @@ static void prefix_by_symbol(struct msp_lj_build *build, uint64_t addr,
 		return;
 	for (unsigned int i = 0; i < init->count; i++)
 		methods |= strncmp(init->func[i].name, "__", 2) == 0;
-	snprintf(lib->prefix, sizeof(lib->prefix), "%s%c", sym.name + sizeof(open) - 1,
+	/* Link-time optimisation puts something behind the name. */
+	snprintf(lib->prefix, sizeof(lib->prefix), "%.*s%c",
+		 (int)strcspn(sym.name + sizeof(open) - 1, "."), sym.name + sizeof(open) - 1,
 		 methods ? ':' : '.');
 	for (char *c = lib->prefix; *c; c++)
 		*c = *c == '_' ? '.' : *c;
@@ -152,7 +200,9 @@ static void find_library(struct msp_lj_build *build, const struct sites *sites,
 
 		if (sites->site[i].target != init->addr || !bytes)
 			continue;
-		name = string_near(build, bytes, avail, start, (size_t)(addr - start), LEA_RSI);
+		name = NULL;
+		if (!name_behind(build, addr, &name) && avail >= addr - start + 8)
+			name = name_before(build, bytes + (addr - start), addr);
 		/* Global functions, which come first, have no prefix. */
 		if (!name && init->ffid != FIRST_FFID)
 			prefix_by_symbol(build, addr, init, lib);
@@ -162,7 +212,10 @@ static void find_library(struct msp_lj_build *build, const struct sites *sites,
 	}
 }
 
-/* Functions that are registered later, by number: mov edx, ffid with a name in rcx next to it. */
+/*
+ * Functions that are registered later, by number: mov edx, ffid with the function in rsi and a name
+ * in rcx next to it.
+ */
 static const char *name_by_number(const struct msp_lj_build *build, unsigned int ffid)
 {
 	/* There numbers look like addresses, and any string is near. */
@@ -173,15 +226,16 @@ static const char *name_by_number(const struct msp_lj_build *build, unsigned int
 		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
 
 		for (size_t i = 0; build->segment[s].exec && bytes && i + 5 <= size; i++) {
+			uint64_t base = build->segment[s].addr, name;
 			uint32_t imm;
-			const char *name;
 
 			memcpy(&imm, bytes + i + 1, sizeof(imm));
 			if (bytes[i] != 0xba || imm != ffid)
 				continue;
-			name = string_near(build, bytes, size, build->segment[s].addr, i, LEA_RCX);
-			if (name)
-				return name;
+			name = address_near(build, bytes, size, base, i, LEA_RCX, is_identifier);
+			if (name &&
+			    address_near(build, bytes, size, base, i, LEA_RSI, msp_lj_in_exec))
+				return identifier(build, name);
 		}
 	}
 	return NULL;
