@@ -219,8 +219,7 @@ static void put_subject(struct msp_json *json, const struct subject *subject)
 	put_string(json, "arch", cli_arch_name(msp_image_arch(subject->entry->image)));
 	put_bool(json, "gc64", layout && layout->gc64);
 	put_bool(json, "jit", layout && layout->jit);
-	msp_json_key(json, "ffi");
-	msp_json_null(json);
+	put_bool(json, "ffi", msp_lj_build_ffi(build));
 	put_bool(json, "complete", subject->entry->build_error == 0);
 	put_bool(json, "proved", is_proved(subject));
 	put_evidence(json, build);
@@ -280,7 +279,7 @@ static int inspect_process(const struct msp_options *options, struct msp_images 
 	const struct msp_image_entry *entry;
 	struct cli_live live;
 	size_t count = 0;
-	uint64_t base;
+	uint64_t base[MSP_MAX_BASES];
 	int rc;
 
 	rc = cli_live_open("inspect", options->pids[0], images, &live);
@@ -288,7 +287,7 @@ static int inspect_process(const struct msp_options *options, struct msp_images 
 		return rc;
 	for (uint32_t i = 1; i <= msp_images_count(images) && count < MSP_MAX_BUILDS; i++) {
 		entry = msp_images_get(images, i);
-		if (!entry || !entry->build || !msp_space_image_base(live.space, i, &base))
+		if (!entry || !entry->build || !msp_space_image_bases(live.space, i, base))
 			continue;
 		subjects[count] = (struct subject){.entry = entry};
 		subjects[count].vms = msp_space_vms(live.space, &subjects[count].vm_count);

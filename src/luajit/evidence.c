@@ -153,6 +153,18 @@ const char *msp_lj_build_ff_name(const struct msp_lj_build *build, uint32_t ffid
 	return ffid < MSP_LJ_MAX_FF ? build->ff_name[ffid] : NULL;
 }
 
+bool msp_lj_build_ffi(const struct msp_lj_build *build)
+{
+	for (unsigned int i = 0; i < MSP_LJ_MAX_FF; i++) {
+		const char *name = build->ff_name[i], *dot = name ? strrchr(name, '.') : NULL;
+
+		/* Without symbols the library's own name may not be known. */
+		if (name && strcmp(dot ? dot + 1 : name, "typeof") == 0)
+			return true;
+	}
+	return false;
+}
+
 size_t msp_lj_build_evidence(const struct msp_lj_build *build, const struct msp_lj_evidence **out)
 {
 	*out = build->evidence;

@@ -45,6 +45,9 @@ struct msp_lj_vm_rows {
 };
 const struct msp_lj_vm_rows *msp_lj_build_vm_rows(const struct msp_lj_build *build);
 
+/* Is the FFI library in it? By its functions' names. */
+bool msp_lj_build_ffi(const struct msp_lj_build *build);
+
 /* Name of a fast function ("string.gsub") by its ffid; NULL if there is none. */
 const char *msp_lj_build_ff_name(const struct msp_lj_build *build, uint32_t ffid);
 

@@ -200,20 +200,27 @@ static bool may_try(struct msp_prover *p, int try, int tries)
 	int doublings = try <= PAUSE_DOUBLINGS ? try - 1 : PAUSE_DOUBLINGS;
 	struct timespec pause = {.tv_nsec = FIRST_PAUSE_NS << (try ? doublings : 0)};
 
-	msp_proof_refresh(p);
-	if (try && p->mem->running)
+	if (try >= (p->mem->running ? tries : 1))
+		return false;
+	if (try)
 		nanosleep(&pause, NULL);
-	return try < (p->mem->running ? tries : 1);
+	msp_proof_refresh(p);
+	return true;
 }
 
-/* Runs a check until it passes, a few times. It describes its failure in why. */
+/* Runs a check until it passes, a few times; once if another has failed. It describes its failure in why. */
 #define WHY_SIZE 96
 static void attempt(struct msp_prover *p, enum msp_lj_check check,
 		    bool (*run)(struct msp_prover *p, char *why))
 {
 	char why[WHY_SIZE] = "";
+	int tries = TRIES;
 
-	for (int i = 0; may_try(p, i, TRIES); i++) {
+	for (int i = 0; i < MSP_LJ_CHECK_COUNT; i++) {
+		if (p->out->check[i].result == MSP_LJ_FAILED)
+			tries = 1;
+	}
+	for (int i = 0; may_try(p, i, tries); i++) {
 		if (run(p, why)) {
 			msp_proof_pass(p, check);
 			return;

@@ -349,15 +349,19 @@ const char *msp_space_mapping_name(const struct msp_space *space, const struct m
 	return i < space->count ? space->maps.map[space->map_index[i]].name : "";
 }
 
-bool msp_space_image_base(const struct msp_space *space, uint32_t image, uint64_t *base)
+size_t msp_space_image_bases(const struct msp_space *space, uint32_t image,
+			     uint64_t base[MSP_MAX_BASES])
 {
-	for (size_t i = 0; i < space->count; i++) {
-		if (space->mapping[i].image != image || !(space->mapping[i].flags & MSP_MAP_FILE))
-			continue;
-		*base = space->mapping[i].base;
-		return true;
+	size_t n = 0;
+
+	for (size_t i = 0; i < space->count && n < MSP_MAX_BASES; i++) {
+		const struct msp_mapping *map = &space->mapping[i];
+
+		if (map->image == image && (map->flags & MSP_MAP_FILE) &&
+		    (!n || base[n - 1] != map->base))
+			base[n++] = map->base;
 	}
-	return false;
+	return n;
 }
 
 const struct msp_maps *msp_space_maps(const struct msp_space *space)

@@ -100,8 +100,12 @@ const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t
 /* Its name as in /proc/PID/maps, "" for anonymous memory; valid until the next refresh. */
 const char *
 msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping);
-/* Address of the image-relative address 0; false if the image is not mapped. */
-bool msp_space_image_base(const struct msp_space *space, uint32_t image, uint64_t *base);
+/*
+ * Addresses of the image-relative address 0: one, but a file can be mapped several times (dlmopen).
+ * Returns how many; 0: the image is not mapped.
+ */
+#define MSP_MAX_BASES 8
+size_t msp_space_image_bases(const struct msp_space *space, uint32_t image, uint64_t base[MSP_MAX_BASES]);
 
 /* All mappings of the last refresh. */
 const struct msp_maps *msp_space_maps(const struct msp_space *space);

@@ -120,6 +120,17 @@ static bool holds_objects(const struct msp_map *map)
 	return (map->prot & rw) == rw && !map->inode && strcmp(map->name, "[stack]") != 0;
 }
 
+static void search_memory(struct search *search)
+{
+	const struct msp_host *host = search->space->host;
+	const struct msp_maps *maps = &search->space->maps;
+
+	for (size_t i = 0; i < maps->count; i++)
+		if (holds_objects(&maps->map[i]))
+			host->present(host->ctx, maps->map[i].start, maps->map[i].end, scan_run,
+				      search);
+}
+
 /* Proves all again. A VM that is no more keeps its slot: somebody may still name what it did. */
 static void prove_again(struct msp_space *space)
 {
@@ -149,19 +160,20 @@ static void drop_debris(struct msp_space *space)
 
 int msp_space_find_vms(struct msp_space *space)
 {
-	const struct msp_host *host = space->host;
 	struct search search = {.space = space};
+	uint64_t base[MSP_MAX_BASES];
+	size_t bases;
 
 	prove_again(space);
 	for (uint32_t i = 1; i < MSP_LAYOUT_SLOTS; i++) {
 		search.entry = msp_images_by_layout(space->images, i);
-		if (!search.entry ||
-		    !msp_space_image_base(space, search.entry->index, &search.base))
+		if (!search.entry)
 			continue;
-		for (size_t j = 0; j < space->maps.count; j++)
-			if (holds_objects(&space->maps.map[j]))
-				host->present(host->ctx, space->maps.map[j].start,
-					      space->maps.map[j].end, scan_run, &search);
+		bases = msp_space_image_bases(space, search.entry->index, base);
+		for (size_t k = 0; k < bases; k++) {
+			search.base = base[k];
+			search_memory(&search);
+		}
 	}
 	drop_debris(space);
 	return space->vms || search.result == 0 ? (int)space->vms : search.result;
@@ -171,6 +183,26 @@ const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count)
 {
 	*count = space->vms;
 	return space->vm;
+}
+
+/* Which of the places that the build is mapped at the VM's code is in: its first dispatch entry tells. */
+static bool base_of_vm(const struct msp_space *space, const struct msp_image_entry *entry,
+		       uint64_t g, uint64_t *out)
+{
+	const struct msp_lj_layout *l = msp_lj_build_layout(entry->build);
+	uint64_t base[MSP_MAX_BASES], code = 0;
+	size_t n = msp_space_image_bases(space, entry->index, base);
+
+	if (n > 1 && msp_read(space->host->memory, g + (uint64_t)(int64_t)l->dispatch_to_g, &code,
+			      sizeof(code)) != 0)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (n > 1 && (code < base[i] + l->vm_start || code >= base[i] + l->vm_end))
+			continue;
+		*out = base[i];
+		return true;
+	}
+	return false;
 }
 
 const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, uint64_t g)
@@ -186,7 +218,7 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 		return vm;
 	if (vm && now_ns() - vm->tried_ns < TRY_AGAIN_NS)
 		return NULL;
-	if (!msp_space_image_base(space, entry->index, &base))
+	if (!base_of_vm(space, entry, g, &base))
 		return NULL;
 	vm = add_vm(space, entry, base, g);
 	if (!vm)

@@ -66,7 +66,7 @@ static void test_mappings(void **state)
 	struct msp_space *space;
 	struct child child;
 	size_t count, vdsos = 0;
-	uint64_t base;
+	uint64_t base[MSP_MAX_BASES];
 
 	spawn(&child, with_jit);
 	space = new_space(images, child.process);
@@ -84,9 +84,9 @@ static void test_mappings(void **state)
 	assert_string_equal(symbol_at(space, (uintptr_t)msp_strerror), "msp_strerror");
 	assert_string_equal(symbol_at(space, (uintptr_t)test_mappings), "test_mappings");
 	map = msp_space_find(space, (uintptr_t)test_mappings);
-	assert_true(msp_space_image_base(space, map->image, &base));
-	assert_int_equal(base, map->base);
-	assert_false(msp_space_image_base(space, 4711, &base));
+	assert_int_equal(msp_space_image_bases(space, map->image, base), 1);
+	assert_int_equal(base[0], map->base);
+	assert_int_equal(msp_space_image_bases(space, 4711, base), 0);
 	assert_non_null(strstr(msp_space_mapping_name(space, map), "test-target_space"));
 	map = msp_space_find(space, child.shared->value[0]);
 	assert_non_null(map);
