@@ -98,8 +98,11 @@ static bool add_entry(struct msp_lj_values *values, uint64_t value_at, uint64_t 
 	struct msp_lj_pair_value *entry;
 	uint64_t word;
 
-	if (msp_read(values->mem, value_at, &word, 8) ||
-	    (values->layout->gc64 ? word == UINT64_MAX : word >> 32 == UINT32_MAX))
+	if (msp_read(values->mem, value_at, &word, 8)) {
+		out->cut = true; /* a core that is cut off, perhaps: there may have been one */
+		return true;
+	}
+	if (values->layout->gc64 ? word == UINT64_MAX : word >> 32 == UINT32_MAX)
 		return true;
 	entry = new_entry(values, out);
 	if (!entry)

@@ -4,6 +4,7 @@
 -- say of each level to READY (standard output), one line a variable, then waits for its input to end.
 local ok, ffi = pcall(require, "ffi")
 local out = arg and arg[1] and io.open(arg[1], "w") or io.stdout
+if not ok then ffi = nil end
 if ok then
   ffi.cdef("typedef struct point { int x, y; } point_t; enum color { RED, GREEN }; typedef int (*callback_t)(int);")
 end
