@@ -3,8 +3,7 @@
 #ifndef MSP_LUAJIT_TRACE_READER_H
 #define MSP_LUAJIT_TRACE_READER_H
 
-#include <string.h>
-
+#include "elf/bytes.h"
 #include "luajit/bytecode.h"
 #include "luajit/trace_image.h"
 #include "unwind/ident.h"
@@ -33,30 +32,6 @@ struct msp_trace_reader {
 	struct msp_trace_image *image;
 	uint32_t node_room;
 };
-
-static inline uint32_t msp_get16(const uint8_t *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint32_t msp_get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint64_t msp_get64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 /* ---- Functions (trace_protos.c) ---- */
 

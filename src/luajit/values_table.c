@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/bytes.h"
 #include "luajit/objects.h"
 
 #define ASIZE_MAX ((1u << 27) + 1) /* LJ_MAX_ASIZE */
@@ -10,14 +11,6 @@
 #define SOUND_NODES 64
 #define ENTRIES_MAX 24	  /* of a table that are shown */
 #define LOOKED_MAX 16384u /* nodes or slots that are looked at for them */
-
-static uint32_t get_u32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
 
 static uint64_t get_ref(const struct msp_lj_object_layout *objects, const uint8_t *at)
 {
@@ -38,8 +31,8 @@ bool msp_lj_table_read(const struct msp_lj_layout *layout, const struct msp_memo
 		return false;
 	out->array = get_ref(objects, bytes + objects->tab_array);
 	out->node = get_ref(objects, bytes + objects->tab_node);
-	out->asize = get_u32(bytes + objects->tab_asize);
-	out->hmask = get_u32(bytes + objects->tab_hmask);
+	out->asize = msp_get32(bytes + objects->tab_asize);
+	out->hmask = msp_get32(bytes + objects->tab_hmask);
 	if (out->asize > ASIZE_MAX || out->hmask > HMASK_MAX || (out->hmask & (out->hmask + 1)))
 		return false;
 	if (out->asize && !msp_lj_object_address(out->array))

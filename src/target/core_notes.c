@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/bytes.h"
 #include "moonspy/moonspy.h"
 #include "unwind/tables.h"
 
@@ -37,26 +38,10 @@ struct note {
 	uint32_t size;
 };
 
-static int32_t get_i32(const uint8_t *at)
-{
-	int32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-static uint64_t get_u64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
 /* A word of memory in the registers of a thread in a system call; arm64 does not tell. */
 static bool in_call(const struct msp_core *core, const uint8_t *regs)
 {
-	return core->arch == MSP_ARCH_X86_64 && (int64_t)get_u64(regs + 8 * X64_ORIG_RAX) >= 0;
+	return core->arch == MSP_ARCH_X86_64 && (int64_t)msp_get64(regs + 8 * X64_ORIG_RAX) >= 0;
 }
 
 static int add_thread(struct msp_core *core, const uint8_t *status, uint32_t size)
@@ -76,7 +61,7 @@ static int add_thread(struct msp_core *core, const uint8_t *status, uint32_t siz
 	}
 	thread = &core->thread[core->threads++];
 	memset(thread, 0, sizeof(*thread));
-	thread->tid = get_i32(status + PRSTATUS_PID);
+	thread->tid = (int32_t)msp_get32(status + PRSTATUS_PID);
 	thread->result =
 		msp_registers_from_regset(core->arch, status + PRSTATUS_REGS,
 					  size - PRSTATUS_REGS - PRSTATUS_TAIL, &thread->regs);
@@ -96,7 +81,7 @@ static void take_process(struct msp_core *core, const uint8_t *info, uint32_t si
 	if (size < PRPSINFO_SIZE || core->prpsinfo_seen)
 		return;
 	core->prpsinfo_seen = true;
-	core->pid = get_i32(info + PRPSINFO_PID);
+	core->pid = (int32_t)msp_get32(info + PRPSINFO_PID);
 	memcpy(core->comm, info + PRPSINFO_COMM, sizeof(core->comm) - 1);
 	memcpy(core->command, info + PRPSINFO_ARGS, sizeof(core->command) - 1);
 	for (size_t i = strlen(core->command); i && core->command[i - 1] == ' '; i--)
@@ -118,15 +103,15 @@ static void take_signal(struct msp_core *core, const uint8_t *info, uint32_t siz
 	if (size < SIGINFO_SIZE || core->siginfo_seen)
 		return;
 	core->siginfo_seen = true;
-	number = get_i32(info);
+	number = (int32_t)msp_get32(info);
 	if (number != signal->number || !number)
 		return;
-	signal->code = get_i32(info + SIGINFO_CODE);
+	signal->code = (int32_t)msp_get32(info + SIGINFO_CODE);
 	signal->has_address = has_address(number, signal->code);
 	if (signal->has_address)
-		signal->address = get_u64(info + SIGINFO_ADDRESS);
+		signal->address = msp_get64(info + SIGINFO_ADDRESS);
 	else if (signal->code <= 0)
-		signal->sender = get_i32(info + SIGINFO_ADDRESS);
+		signal->sender = (int32_t)msp_get32(info + SIGINFO_ADDRESS);
 }
 
 static int take_auxv(struct msp_core *core, const struct note *note)
@@ -142,9 +127,9 @@ static int take_auxv(struct msp_core *core, const struct note *note)
 	if (core_read_file(core, note->offset, bytes, note->size))
 		goto out;
 	for (uint32_t i = 0; i + 16 <= note->size; i += 16) {
-		uint64_t value = get_u64(bytes + i + 8);
+		uint64_t value = msp_get64(bytes + i + 8);
 
-		switch (get_u64(bytes + i)) {
+		switch (msp_get64(bytes + i)) {
 		case AT_SYSINFO_EHDR:
 			core->vdso = value;
 			break;
@@ -201,7 +186,7 @@ static uint32_t file_of(struct msp_core *core, char *name)
 /* count, page size, then count times start, end, offset in pages; then the names. */
 static int take_lines(struct msp_core *core, uint8_t *bytes, uint32_t size)
 {
-	uint64_t count = get_u64(bytes), page = get_u64(bytes + 8);
+	uint64_t count = msp_get64(bytes), page = msp_get64(bytes + 8);
 	char *name, *end = (char *)bytes + size, *zero;
 
 	if (count > (size - 16) / 25 || !page || page > 1 << 30)
@@ -213,14 +198,14 @@ static int take_lines(struct msp_core *core, uint8_t *bytes, uint32_t size)
 	name = (char *)bytes + 16 + count * 24;
 	for (uint64_t i = 0; i < count; i++, name = zero + 1) {
 		const uint8_t *at = bytes + 16 + i * 24;
-		struct core_line line = {.start = get_u64(at), .end = get_u64(at + 8)};
+		struct core_line line = {.start = msp_get64(at), .end = msp_get64(at + 8)};
 
 		zero = memchr(name, 0, end - name);
 		if (!zero)
 			break;
-		if (line.start >= line.end || get_u64(at + 16) > (UINT64_MAX >> 1) / page)
+		if (line.start >= line.end || msp_get64(at + 16) > (UINT64_MAX >> 1) / page)
 			continue;
-		line.offset = get_u64(at + 16) * page;
+		line.offset = msp_get64(at + 16) * page;
 		line.file = file_of(core, name);
 		core->line[core->lines++] = line;
 	}

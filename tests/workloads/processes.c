@@ -15,16 +15,9 @@
 #include <lua.h>
 #include <lualib.h>
 
-static const char source[] = "local function bottom(n)\n"
-			     "  local x = 0\n"
-			     "  for i = 1, n do x = x + i % 7 end\n"
-			     "  return x\n"
-			     "end\n"
-			     "local function outer(n)\n"
-			     "  local x = bottom(n)\n"
-			     "  return x + 1\n"
-			     "end\n"
-			     "return outer\n";
+#include "work.h"
+
+static const char source[] = LUA_WORK "return outer\n";
 
 static double cpu_seconds(void)
 {
