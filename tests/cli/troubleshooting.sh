@@ -8,3 +8,17 @@ cat "$cases"/../../src/cli/*.c | tr '\n\t' '  ' |
 	sort -u >errors
 comm -13 entries errors | grep -v 'not there yet'
 :
+# Every reason and every second way is explained, by its text.
+texts() {
+	sed -n "/define $1/,/^\$/p" "$cases/../../src/unwind/frame.h" | sed -n 's/^\t_([A-Z_]*, "\(.*\)").*/\1/p'
+}
+texts MSP_ERROR_REASONS | grep -v '^none$\|^truncated$' >reasons
+texts MSP_WAYS >ways
+[ -s reasons ] && [ -s ways ] || echo "no reasons"
+while read -r text; do
+	grep -qF "\`$text\`" "$cases/../../docs/troubleshooting.md" || echo "$text"
+done <reasons
+while read -r text; do
+	grep -qF "| $text |" "$cases/../../docs/oracle.md" || echo "$text"
+done <ways
+:
