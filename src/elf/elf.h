@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "unwind/memory.h"
 #include "unwind/tables.h"
 
 struct msp_image;
@@ -46,6 +47,11 @@ int msp_image_key_fd(int fd, struct msp_image_key *key);
 int msp_open_in_root(const char *root, const char *path);
 const struct msp_image_key *msp_image_key(const struct msp_image *image);
 const char *msp_image_name(const struct msp_image *image);
+/*
+ * False: what the memory has at the image-relative address 0 = base is another
+ * image, or none, by its build id. An image without one is taken to be there.
+ */
+bool msp_image_is_mapped(const struct msp_image *image, const struct msp_memory *mem, uint64_t base);
 const char *msp_image_build_id(const struct msp_image *image); /* hex, "" if none */
 int msp_image_arch(const struct msp_image *image); /* enum msp_arch, or MSP_E_UNSUPPORTED */
 uint64_t

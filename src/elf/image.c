@@ -146,7 +146,7 @@ static int read_headers(struct msp_image *image)
 			image->eh_frame_hdr_size = phdr.p_filesz;
 		}
 	}
-	msp_elf_build_id(image->elf, image->size, image->build_id);
+	msp_elf_build_id(image->elf, image->size, image->build_id, &image->build_id_vaddr);
 	return 0;
 }
 
@@ -287,6 +287,7 @@ int msp_image_key_fd(int fd, struct msp_image_key *key)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	char build_id[MSP_IMAGE_KEY_SIZE];
+	uint64_t vaddr;
 	struct stat st;
 	Elf *elf;
 	int err = regular_file(fd, &st);
@@ -299,7 +300,7 @@ int msp_image_key_fd(int fd, struct msp_image_key *key)
 		elf_end(elf);
 		return MSP_E_FORMAT;
 	}
-	msp_elf_build_id(elf, (uint64_t)st.st_size, build_id);
+	msp_elf_build_id(elf, (uint64_t)st.st_size, build_id, &vaddr);
 	elf_end(elf);
 	make_key(key, build_id, &st);
 	return 0;
@@ -313,6 +314,20 @@ const struct msp_image_key *msp_image_key(const struct msp_image *image)
 const char *msp_image_name(const struct msp_image *image)
 {
 	return image->name;
+}
+
+bool msp_image_is_mapped(const struct msp_image *image, const struct msp_memory *mem, uint64_t base)
+{
+	size_t size = strlen(image->build_id) / 2;
+	uint8_t bytes[MSP_IMAGE_KEY_SIZE];
+	char id[MSP_IMAGE_KEY_SIZE];
+
+	if (!image->build_id_vaddr || !size)
+		return true;
+	if (msp_read(mem, base + image->build_id_vaddr - image->min_vaddr, bytes, size))
+		return false;
+	msp_elf_hex(bytes, size, id);
+	return !strcmp(id, image->build_id);
 }
 
 const char *msp_image_build_id(const struct msp_image *image)

@@ -83,6 +83,7 @@ struct msp_image {
 	uint32_t code_count;
 	struct msp_image_key key;
 	char build_id[MSP_IMAGE_KEY_SIZE];
+	uint64_t build_id_vaddr; /* 0: not mapped */
 	dev_t dev;
 	ino_t ino;
 	uint64_t mtime_ns;
@@ -125,6 +126,9 @@ bool msp_image_executable(const struct msp_image *image, uint64_t vaddr, uint64_
 struct msp_image *msp_image_debug(struct msp_image *image);
 
 /* Build id in hex, cut to what a key holds; out is "" if there is none. */
-void msp_elf_build_id(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE]);
+/* vaddr: where its bytes are mapped, 0 if they are in no segment. */
+void msp_elf_build_id(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE], uint64_t *vaddr);
+/* As many bytes of a build id as there is room for, in hex. */
+void msp_elf_hex(const uint8_t *bytes, size_t size, char out[MSP_IMAGE_KEY_SIZE]);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define NOTES_MAX (1u << 20)
 
-static void to_hex(const uint8_t *bytes, size_t size, char out[MSP_IMAGE_KEY_SIZE])
+void msp_elf_hex(const uint8_t *bytes, size_t size, char out[MSP_IMAGE_KEY_SIZE])
 {
 	static const char digits[] = "0123456789abcdef";
 	size_t n = 0;
@@ -19,7 +19,8 @@ static void to_hex(const uint8_t *bytes, size_t size, char out[MSP_IMAGE_KEY_SIZ
 	out[n] = '\0';
 }
 
-static bool find_build_id(Elf_Data *data, char out[MSP_IMAGE_KEY_SIZE])
+/* at: where in the data its bytes are */
+static bool find_build_id(Elf_Data *data, char out[MSP_IMAGE_KEY_SIZE], uint64_t *at)
 {
 	size_t offset = 0, name, desc, next;
 	GElf_Nhdr note;
@@ -29,7 +30,8 @@ static bool find_build_id(Elf_Data *data, char out[MSP_IMAGE_KEY_SIZE])
 
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof("GNU") &&
 		    !memcmp(bytes + name, "GNU", sizeof("GNU")) && note.n_descsz) {
-			to_hex((const uint8_t *)bytes + desc, note.n_descsz, out);
+			msp_elf_hex((const uint8_t *)bytes + desc, note.n_descsz, out);
+			*at = desc;
 			return true;
 		}
 		offset = next;
@@ -37,9 +39,11 @@ static bool find_build_id(Elf_Data *data, char out[MSP_IMAGE_KEY_SIZE])
 	return false;
 }
 
-static bool build_id_of_segments(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE])
+static bool build_id_of_segments(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE],
+				 uint64_t *vaddr)
 {
 	size_t count = 0;
+	uint64_t at = 0;
 	GElf_Phdr phdr;
 
 	if (elf_getphdrnum(elf, &count))
@@ -53,25 +57,29 @@ static bool build_id_of_segments(Elf *elf, uint64_t file_size, char out[MSP_IMAG
 		if (find_build_id(
 			    elf_getdata_rawchunk(elf, (int64_t)phdr.p_offset, phdr.p_filesz,
 						 phdr.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR),
-			    out))
+			    out, &at)) {
+			*vaddr = phdr.p_vaddr + at;
 			return true;
+		}
 	}
 	return false;
 }
 
-void msp_elf_build_id(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE])
+void msp_elf_build_id(Elf *elf, uint64_t file_size, char out[MSP_IMAGE_KEY_SIZE], uint64_t *vaddr)
 {
 	Elf_Scn *scn = NULL;
 	GElf_Shdr shdr;
+	uint64_t at;
 
 	out[0] = '\0';
-	if (build_id_of_segments(elf, file_size, out))
+	*vaddr = 0;
+	if (build_id_of_segments(elf, file_size, out, vaddr))
 		return;
 	for (uint32_t i = 0; i < 65536 && (scn = elf_nextscn(elf, scn)); i++) {
 		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_NOTE ||
 		    shdr.sh_size > NOTES_MAX)
 			continue;
-		if (find_build_id(elf_getdata(scn, NULL), out))
+		if (find_build_id(elf_getdata(scn, NULL), out, &at))
 			return;
 	}
 }

@@ -84,19 +84,21 @@ static bool covers_known(const struct rec_process *p, const struct msp_change *c
 	return false;
 }
 
+void rec_note_remap(struct rec_process *p, uint64_t start, uint64_t end, uint64_t time)
+{
+	p->remap[p->remap_count++ % REC_REMAPS] =
+		(struct rec_remap){start, end, time, time < p->refreshed_ns ? p->sent_ns : 0};
+	p->dirty = true;
+}
+
 static void on_mapping(struct rec_process *p, const struct msp_change *change)
 {
-	struct rec_remap *remap = &p->remap[p->remap_count % REC_REMAPS];
-
 	if (p->waiting)
 		return;
 	/* Compiled code comes and goes, and needs no table. */
 	if (!change->file && !covers_known(p, change))
 		return;
-	p->dirty = true;
-	*remap = (struct rec_remap){change->start, change->end, change->time,
-				    change->time < p->refreshed_ns ? p->sent_ns : 0};
-	p->remap_count++;
+	rec_note_remap(p, change->start, change->end, change->time);
 }
 
 void rec_mappings_sent(struct rec_process *p)

@@ -142,6 +142,8 @@ void rec_keep_up(struct msp_recorder *rec);
  * mapped there before.
  */
 bool rec_is_stale(const struct rec_process *p, uint64_t addr, uint64_t time);
+/* Something was mapped from start to end at that time: its mappings are to be read. */
+void rec_note_remap(struct rec_process *p, uint64_t start, uint64_t end, uint64_t time);
 /* The engine knows the mappings of the process now. */
 void rec_mappings_sent(struct rec_process *p);
 /* Notes what has been mapped: before a sample that was taken later than the last time is named. */

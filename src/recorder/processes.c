@@ -185,8 +185,10 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 	uint32_t count;
 	int err;
 
-	if (!rec->sampler)
+	if (!rec->sampler) {
+		rec_mappings_sent(p);
 		return 0;
+	}
 	map = file_mappings(p->space, &count);
 	if (!map)
 		return MSP_E_NOMEM;

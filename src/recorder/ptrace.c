@@ -237,6 +237,30 @@ static void deliver(struct msp_recorder *rec, struct rec_process *p, pid_t tid,
 		rec_on_sample(rec, &sample, stack->frames);
 }
 
+/*
+ * No event tells of new mappings here: the thread stands still, so what it has
+ * where its frames are is looked at.
+ */
+static void note_remaps(struct rec_process *p, const struct msp_stack *stack)
+{
+	const struct msp_memory *mem = msp_process_memory(p->process);
+	const struct msp_images *images = msp_space_images(p->space);
+	const struct msp_mapping *map = NULL, *found;
+
+	for (size_t i = 0; i < stack->count; i++) {
+		const struct msp_raw_frame *f = &stack->frames[i];
+
+		if (f->kind != MSP_RAW_NATIVE)
+			continue;
+		found = msp_space_find(p->space, f->addr - (f->flags & MSP_RAWF_RETURN));
+		if (!found || found == map || !(found->flags & MSP_MAP_FILE))
+			continue;
+		map = found;
+		if (!msp_image_is_mapped(msp_images_get(images, map->image)->image, mem, map->base))
+			rec_note_remap(p, map->start, map->end, rec_now_ns());
+	}
+}
+
 static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
 			  struct stop_thread *thread)
 {
@@ -259,6 +283,8 @@ static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
 	err = count ? msp_thread_registers(p->process, thread->tid, &regs) : MSP_E_BUSY;
 	if (!err)
 		msp_walker_walk(p->stopper->walker, NULL, &regs, &stack);
+	if (!err)
+		note_remaps(p, &stack);
 	msp_thread_resume(p->process, thread->tid);
 	rec->ptrace->stopped_ns += rec_now_ns() - start;
 	if (err)

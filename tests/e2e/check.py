@@ -7,6 +7,7 @@ usage: check.py PROFILE [options]
   --truth FILE        the workload's output, with lines `truth NAME SECONDS`
   --min-whole PCT     least share of whole stacks [99.5], without those of a program's start
   --max-start N       as many samples may lack the mappings of a program that has just started [10]
+  --draws N           the samples are of so many independent looks only; 0: each is one [0]
   --max-tv PCT        largest total variation distance from the truth [2]
   --max-illegal PCT   largest share of samples with an illegal stack [0]
   --max-native PCT    largest share of samples without Lua frames [what the graph says]
@@ -380,7 +381,7 @@ def check_quality(result, stacks, quality, total):
     return total - errors, truncated, lost
 
 
-def check_graph(result, checker, stacks, total, max_illegal):
+def check_graph(result, checker, stacks, total, draws, max_illegal):
     illegal, misnamed, misnaming = collections.Counter(), collections.Counter(), 0
     samples = {}
     own, inside, native = collections.Counter(), collections.Counter(), 0
@@ -414,23 +415,23 @@ def check_graph(result, checker, stacks, total, max_illegal):
         result.need(share(native, total) <= graph.native, "without Lua frames",
                     "%.2f %%" % share(native, total), "<= %g %%" % graph.native)
     for name, limit in graph.own.items():
-        result.need(share(own[name], total) <= limit + chance(limit, total), "own share of " + name,
+        result.need(share(own[name], total) <= limit + chance(limit, draws), "own share of " + name,
                     "%.2f %%" % share(own[name], total), "<= %g %%" % limit)
     for name, limit in graph.min.items():
-        if limit * total < 500:  # five samples at least, or chance decides
+        if limit * draws < 500:  # five samples at least, or chance decides
             continue
-        result.need(share(inside[name], total) >= limit - chance(limit, total), "share with " + name,
+        result.need(share(inside[name], total) >= limit - chance(limit, draws), "share with " + name,
                     "%.2f %%" % share(inside[name], total), ">= %g %%" % limit)
     return illegal, samples
 
 
-def check_text(result, stacks, total, contains, lacks):
+def check_text(result, stacks, total, draws, contains, lacks):
     lines = [(";".join(frame.text() for frame in stack.frames), stack.count) for stack in stacks]
     for pattern in contains:
         regex, _, percent = pattern.rpartition("=") if re.search(r"=[0-9.]+$", pattern) else (pattern, "", "1")
         found = share(sum(n for text, n in lines if piece(regex).search(text)), total)
         percent = float(percent)
-        result.need(found and found >= percent - chance(percent, total), "stacks with " + regex,
+        result.need(found and found >= percent - chance(percent, draws), "stacks with " + regex,
                     "%.2f %%" % found, ">= %g %%" % percent)
     for regex in lacks:
         found = sum(n for text, n in lines if re.search(regex, text))
@@ -459,7 +460,8 @@ def parse_arguments(argv):
     parser.add_argument("profile", nargs="?")
     for name, kind, default in (("graph", str, None), ("truth", str, None), ("min-whole", float, 99.5),
                                 ("max-tv", float, 2.0), ("max-illegal", float, 0.0),
-                                ("min-samples", int, 100), ("max-start", int, 10), ("max-native", float, None), ("figures", str, None)):
+                                ("min-samples", int, 100), ("max-start", int, 10), ("draws", int, None),
+                                ("max-native", float, None), ("figures", str, None)):
         parser.add_argument("--" + name, type=kind, default=default)
     for name in ("inlined-hidden", "lua-only", "quiet", "lint", "single-root"):
         parser.add_argument("--" + name, action="store_true")
@@ -478,6 +480,7 @@ def run(options):
         return 1 if complaints else 0
     stacks, quality = read_profile(options.profile)
     total = sum(stack.count for stack in stacks)
+    draws = min(total, options.draws or total)
     result = Result()
     checker = Checker(graph or Graph(os.devnull), options.inlined_hidden, options.lua_only)
     result.need(total >= options.min_samples, "samples", total, ">= %d" % options.min_samples)
@@ -488,14 +491,14 @@ def run(options):
                 "%.3f %% (%d at the start)" % (share(good, total - starting), starting), ">= %g %%" % options.min_whole)
     illegal, samples, rows, distance = {}, {}, [], None
     if graph:
-        illegal, samples = check_graph(result, checker, stacks, total, options.max_illegal)
+        illegal, samples = check_graph(result, checker, stacks, total, draws, options.max_illegal)
     if options.single_root:
         check_roots(result, stacks, total)
     if options.truth:
         distance, rows = compare_truth(checker, stacks, read_truth(options.truth))
         result.need(distance <= options.max_tv, "distance from truth", "%.2f %%" % distance,
                     "<= %g %%" % options.max_tv)
-    check_text(result, stacks, total, options.contains, options.lacks)
+    check_text(result, stacks, total, draws, options.contains, options.lacks)
     show(options, result, illegal, samples, rows)
     if options.figures is not None:
         print("%s: %d samples, %d lost, %.3f %% whole, %d illegal%s%s%s" % (
