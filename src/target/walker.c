@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "moonspy/moonspy.h"
+#include "target/walker.h"
 #include "unwind/walk.h"
 
 struct msp_walker {
@@ -181,6 +182,23 @@ void msp_walker_coroutine(struct msp_walker *walker, const struct msp_memory *me
 	give(walker, out);
 }
 
+/* A frame for a call that went where there is no code, and on with its caller. */
+static void leave_nowhere(struct msp_walker *walker, const struct msp_registers *regs)
+{
+	struct msp_walk *w = &walker->walk;
+	uint64_t ret;
+
+	if (w->arch != MSP_ARCH_X86_64 || msp_space_find(walker->space, w->pc) ||
+	    !msp_call_to_nowhere(walker->mem, regs, &ret) || !msp_space_find(walker->space, ret))
+		return;
+	w->look = w->pc;
+	w->map = (struct msp_mapping){0};
+	emit_native(w);
+	w->pc = ret;
+	w->reg[arch_sp(w)] += 8;
+	w->exact = 0;
+}
+
 void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 		     const struct msp_registers *regs, struct msp_stack *out)
 {
@@ -191,6 +209,7 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 	w->host = (uintptr_t)walker;
 	set_registers(w, regs);
 	walk_begin(w);
+	leave_nowhere(walker, regs);
 	/* Steps without a frame are few, but a target could make them many. */
 	for (int i = 0; i < 8 * MSP_MAX_FRAMES; i++)
 		if (walk_step(w) != MSP_STEP_MORE)

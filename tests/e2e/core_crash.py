@@ -26,6 +26,9 @@ STACKS = {
     "gcstep-jit": ["native lj_gc_.*|state .gc.|native libluajit.*", "jit places.gcstep"],
     "handler-vm-jit": ["native abort", "native handler", "lua places.vm"],
     "handler-trace-jit": ["native abort", "native handler", "jit places.trace"],
+    # A null pointer was called: its caller is known by the return address.
+    "null-nojit": ["native None", "fast ffi:__call", "lua places.null"],
+    "null-jit": ["native None", "jit places.null"],
     # a tail call: its own frame is gone
     "ffi-nojit": ["native .*strlen.*", "fast ffi:__call"], "ffi-jit": ["native .*strlen.*", "fast ffi:__call"],
     "callback-nojit": ["native crash_abort", "lua compare", "native qsort.*", "fast ffi:__call", "lua places.callback"],
@@ -60,6 +63,10 @@ def matches(frames, wanted):
         if at < len(wanted) and re.fullmatch(wanted[at], text):
             at += 1
     return at == len(wanted)
+
+
+def thread_leaf(dump):
+    return dump["threads"][0]["stack"][0]
 
 
 def waiting_line():
@@ -173,6 +180,8 @@ def main():
         if signal["name"] != wanted or signal["tid"] != dump["threads"][0]["tid"]:
             wrong(f"signal {signal}")
     if name in STACKS:
+        if name.startswith("null") and (thread_leaf(dump)["address"], signal["address"]) != (None, "0x0"):
+            wrong(f"leaf {thread_leaf(dump)}")
         if bool(signal["address"]) != (wanted == "SIGSEGV" and not qemu):
             wrong(f"faulting address {signal['address']}")
         check_whole(name, dump, status)

@@ -12,7 +12,7 @@ need_program crash
 cp "$PROGRAMS/crash" "$work/crash"
 program=$work/crash
 for mode in nojit jit; do
-	for where in vm trace helper gc ffi callback cfunction coroutine nested threads gcstep deep smash_c smash_lua; do
+	for where in vm trace helper gc ffi callback cfunction coroutine nested threads gcstep deep null smash_c smash_lua; do
 		crash "$work/core" "$program" "$workloads/cores/crash.lua" $where $mode
 		look $where-$mode "$work/core"
 	done

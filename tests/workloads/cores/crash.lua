@@ -6,6 +6,7 @@ local crash, jit = crash, require("jit")
 if mode == "nojit" then jit.off() else require("jit.opt").start("hotloop=3") end
 ffi.cdef [[
 unsigned long strlen(const char *s);
+int abs(int n);
 unsigned usleep(unsigned us);
 void qsort(void *base, size_t n, size_t size, int (*compare)(const void *a, const void *b));
 ]]
@@ -51,6 +52,12 @@ function places.gcstep()
   return victim
 end
 function places.deep() crash.deep() end
+function places.null()
+  local sum, calls = 0, ffi.new("struct { int (*call)(int); }[301]")
+  for i = 1, 250 do calls[i].call = C.abs end
+  for i = 1, 300 do sum = sum + calls[i].call(i) end
+  return sum
+end
 function places.ffi()
   return C.strlen(ffi.cast("const char *", 16))
 end
