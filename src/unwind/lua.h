@@ -755,7 +755,7 @@ MSP_SUB(lua_has_unwound)
 		return 0;
 	if (!y->fr2)
 		link >>= 32;
-	if ((link & 3) != MSP_FT_C || at - (link & ~7ull) + 8 != w->l_base)
+	if (at - (link & ~7ull) + 8 != w->l_base || ((link & 3) != MSP_FT_C && !MSP_CALL_N(w, lua_is_callback, at + 8)))
 		return 0;
 	w->cand_pc = 0; /* the innermost frame's registers */
 	if (!lua_kept_has(w, w->l) || !lua_kept_has(w, w->l_cframe))
