@@ -69,6 +69,39 @@ bool msp_bc_is_call(uint8_t op)
 	       op == MSP_BC_CALLT || op == MSP_BC_ITERC || op == MSP_BC_ITERN;
 }
 
+uint8_t msp_bc_reads(uint8_t op)
+{
+	switch (op) {
+	case MSP_BC_ISLT ... MSP_BC_ISNEV:
+		return MSP_BC_A | MSP_BC_D;
+	case MSP_BC_ISEQS ... MSP_BC_ISNEP:
+	case MSP_BC_ISTYPE ... MSP_BC_ISNUM:
+	case MSP_BC_GSET:
+	case MSP_BC_CALLM ... MSP_BC_CALLT:
+	case MSP_BC_RET1:
+	case MSP_BC_FORI ... MSP_BC_JFORL:
+		return MSP_BC_A;
+	case MSP_BC_ISTC ... MSP_BC_ISF:
+	case MSP_BC_MOV ... MSP_BC_LEN:
+	case MSP_BC_USETV:
+		return MSP_BC_D;
+	case MSP_BC_ADDVN ... MSP_BC_MODNV:
+	case MSP_BC_TGETS ... MSP_BC_TGETB:
+		return MSP_BC_B;
+	case MSP_BC_ADDVV ... MSP_BC_CAT:
+	case MSP_BC_TGETV:
+	case MSP_BC_TGETR:
+		return MSP_BC_B | MSP_BC_C;
+	case MSP_BC_TSETV:
+	case MSP_BC_TSETR:
+		return MSP_BC_A | MSP_BC_B | MSP_BC_C;
+	case MSP_BC_TSETS ... MSP_BC_TSETB:
+		return MSP_BC_A | MSP_BC_B;
+	default:
+		return 0;
+	}
+}
+
 bool msp_bc_is_return(uint8_t op)
 {
 	return op == MSP_BC_RETM || op == MSP_BC_RET || op == MSP_BC_RET0 || op == MSP_BC_RET1 ||

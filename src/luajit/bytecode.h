@@ -80,6 +80,10 @@ bool msp_bc_is_jump(uint8_t op); /* D is a jump distance; loops that JIT code to
 bool msp_bc_is_call(uint8_t op); /* calls the function in a slot */
 bool msp_bc_is_return(uint8_t op);
 
+/* Which operands are slots that it reads. Of a call, A is the function; its arguments are not told. */
+enum { MSP_BC_A = 1, MSP_BC_B = 2, MSP_BC_C = 4, MSP_BC_D = 8 };
+uint8_t msp_bc_reads(uint8_t op);
+
 static inline struct msp_bc_ins msp_bc_decode(const struct msp_bc_set *set, uint32_t ins)
 {
 	return (struct msp_bc_ins){

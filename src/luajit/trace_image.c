@@ -85,7 +85,7 @@ static int still_there(const struct msp_trace_reader *r, uint64_t at)
 	return hash_of(r, at, header, ir) == r->image->hash ? 0 : MSP_E_GONE;
 }
 
-static int read_all(struct msp_trace_reader *r, uint64_t at)
+static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_raw_frame *vm)
 {
 	const struct msp_lj_layout *y = r->layout;
 	struct msp_trace_image *image = r->image;
@@ -101,18 +101,23 @@ static int read_all(struct msp_trace_reader *r, uint64_t at)
 	image->number = msp_hdr_u16(r->header, y->T_traceno);
 	image->hash = hash_of(r, at, r->header, r->data);
 	image->szmcode = msp_hdr_u32(r->header, y->T_szmcode);
+	image->mcloop = msp_hdr_u32(r->header, y->T_mcloop);
 	image->linktype = msp_hdr_u8(r->header, y->T_linktype);
 	image->snap_count = msp_hdr_u16(r->header, y->T_nsnap);
 	err = msp_trace_read_snaps(r);
+	if (!err && vm && !msp_trace_image_is(image, vm))
+		err = MSP_E_GONE;
+	if (!err && vm)
+		msp_trace_align(r);
 	if (!err)
 		err = still_there(r, at);
 	image->size = sizeof(*image) + image->snap_count * sizeof(*image->snap) +
-		      r->node_room * sizeof(*image->node);
+		      r->node_room * sizeof(*image->node) + image->guesses * sizeof(*image->guess);
 	return err;
 }
 
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
-			 uint64_t at, struct msp_trace_image **out)
+			 uint64_t at, const struct msp_raw_frame *vm, struct msp_trace_image **out)
 {
 	struct msp_trace_reader *r = calloc(1, sizeof(*r));
 	int err = MSP_E_NOMEM;
@@ -125,7 +130,7 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 	r->set = msp_bc_set_find(layout);
 	r->image = calloc(1, sizeof(*r->image));
 	if (r->image)
-		err = read_all(r, at);
+		err = read_all(r, at, vm);
 	if (err)
 		msp_trace_image_free(r->image);
 	else
@@ -143,6 +148,7 @@ void msp_trace_image_free(struct msp_trace_image *image)
 		return;
 	free(image->snap);
 	free(image->node);
+	free(image->guess);
 	free(image);
 }
 
@@ -168,4 +174,10 @@ uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t off
 	if (at + 1 < image->snap_count)
 		hash = msp_ident_mix(hash, image->snap[at + 1].pc);
 	return hash ? hash : 1;
+}
+
+bool msp_trace_image_is(const struct msp_trace_image *image, const struct msp_raw_frame *vm)
+{
+	return image->number == vm->trace && vm->tofs < image->szmcode &&
+	       msp_trace_image_ident(image, vm->tofs) == vm->ident;
 }

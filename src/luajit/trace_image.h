@@ -29,23 +29,37 @@ struct msp_trace_snap {
 	bool tail_call; /* the function at the trace's base was replaced */
 };
 
+/* From an offset in the code on, the best estimate: a frame, and the position in it. */
+struct msp_trace_guess {
+	uint32_t code, pos;
+	uint16_t node; /* its pos is of no meaning; 0: there is none */
+};
+
 struct msp_trace_image {
 	struct msp_trace_image *next;
 	uint32_t number;
 	uint64_t at;
 	uint64_t hash; /* of header and IR: the first two parts of the identity */
-	uint32_t szmcode;
+	uint32_t szmcode, mcloop;
 	uint8_t linktype;
 	uint16_t snap_count;
 	uint16_t node_count;
 	struct msp_trace_snap *snap;
 	struct msp_trace_node *node;
+	struct msp_trace_guess *guess; /* by code; made by trace_align.c */
+	uint32_t guesses;
 	size_t size; /* bytes that it takes */
 };
 
-/* Reads the trace at an address. MSP_E_GONE: there is none, or it went meanwhile; MSP_E_NOMEM. */
+/*
+ * Reads the trace at an address. vm: the frame of a sample that was in it, for which the estimates
+ * are made too; NULL: any trace, without them. MSP_E_GONE: there is none, or another, or it went
+ * meanwhile; MSP_E_NOMEM.
+ */
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
-			 uint64_t at, struct msp_trace_image **out);
+			 uint64_t at, const struct msp_raw_frame *vm, struct msp_trace_image **out);
+/* Is it the trace that the sample was in? */
+bool msp_trace_image_is(const struct msp_trace_image *image, const struct msp_raw_frame *vm);
 void msp_trace_image_free(struct msp_trace_image *image);
 
 /* Index of the snapshot that code at an offset belongs to. */

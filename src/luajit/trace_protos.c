@@ -22,6 +22,7 @@ static bool keep_proto(struct msp_trace_reader *r, uint64_t addr, struct msp_tra
 	p->addr = addr;
 	p->ident = msp_proto_ident(header, y);
 	p->bc = addr + y->pt_size;
+	p->k = msp_hdr_ref(header, y->pt_k, y->gc64);
 	p->end = p->bc + 4ull * msp_hdr_u32(header, y->pt_sizebc);
 	r->proto_count++;
 	*out = p;
@@ -67,6 +68,16 @@ struct msp_trace_proto *msp_trace_proto_of(struct msp_trace_reader *r, uint64_t 
 	return p;
 }
 
+struct msp_trace_proto *msp_trace_proto_at(struct msp_trace_reader *r, uint64_t addr)
+{
+	struct msp_trace_proto *p;
+
+	for (uint32_t i = 0; i < r->proto_count; i++)
+		if (r->proto[i].addr == addr)
+			return &r->proto[i];
+	return keep_proto(r, addr, &p) ? p : NULL;
+}
+
 /* A function of the VM's own or in C, by its object. False: it is none. */
 bool msp_trace_builtin(struct msp_trace_reader *r, uint64_t fn, struct msp_trace_node *node)
 {
@@ -87,19 +98,13 @@ bool msp_trace_builtin(struct msp_trace_reader *r, uint64_t fn, struct msp_trace
 
 /* ---- Places ---- */
 
-static uint32_t count_of(const struct msp_trace_proto *p)
+bool msp_trace_need_bytecode(struct msp_trace_reader *r, struct msp_trace_proto *p)
 {
-	return (p->end - p->bc) / 4;
-}
-
-/* Its bytecode is here now. */
-static bool need_bytecode(struct msp_trace_reader *r, struct msp_trace_proto *p)
-{
-	size_t size = (size_t)count_of(p) * 4;
+	size_t size = (size_t)msp_trace_proto_size(p) * 4;
 
 	if (p->ins)
 		return true;
-	if (!r->set || count_of(p) > MAX_BYTECODE || !(p->ins = malloc(size)))
+	if (!r->set || msp_trace_proto_size(p) > MAX_BYTECODE || !(p->ins = malloc(size)))
 		return false;
 	if (!msp_read(r->mem, p->bc, p->ins, size))
 		return true;
@@ -129,7 +134,7 @@ uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p
 {
 	struct msp_bc_ins ins;
 
-	if (!need_bytecode(r, p))
+	if (!msp_trace_need_bytecode(r, p))
 		return pos;
 	if (pos >= 3 && msp_bc_decode(r->set, p->ins[pos - 1]).op == MSP_BC_JMP &&
 	    is_condition(r, p, pos - 2))

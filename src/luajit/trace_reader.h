@@ -14,7 +14,7 @@
 
 /* A prototype whose bytecode a position of the trace lies in. */
 struct msp_trace_proto {
-	uint64_t addr, ident, bc, end;
+	uint64_t addr, ident, bc, end, k;
 	uint32_t *ins; /* its bytecode, NULL: not read */
 };
 
@@ -37,6 +37,14 @@ struct msp_trace_reader {
 
 /* The prototype that a bytecode position lies in; NULL: in none. */
 struct msp_trace_proto *msp_trace_proto_of(struct msp_trace_reader *r, uint64_t pc);
+/* The one whose object is at an address; NULL: it is none. */
+struct msp_trace_proto *msp_trace_proto_at(struct msp_trace_reader *r, uint64_t addr);
+/* Reads its bytecode, if that was not done yet. */
+bool msp_trace_need_bytecode(struct msp_trace_reader *r, struct msp_trace_proto *p);
+static inline uint32_t msp_trace_proto_size(const struct msp_trace_proto *p)
+{
+	return (p->end - p->bc) / 4;
+}
 /* A function of the VM's own or in C, by its object. False: it is none. */
 bool msp_trace_builtin(struct msp_trace_reader *r, uint64_t fn, struct msp_trace_node *node);
 /*
@@ -50,5 +58,12 @@ uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p
 
 /* Makes the image's snapshots and nodes. MSP_E_GONE: it is no trace; MSP_E_NOMEM. */
 int msp_trace_read_snaps(struct msp_trace_reader *r);
+/* The image's node with that content. 0: no room. */
+uint16_t msp_trace_add_node(struct msp_trace_reader *r, const struct msp_trace_node *node);
+
+/* ---- Estimates (trace_align.c) ---- */
+
+/* Makes the image's guesses, where it can. */
+void msp_trace_align(struct msp_trace_reader *r);
 
 #endif

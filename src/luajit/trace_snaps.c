@@ -22,8 +22,16 @@ static bool constant(const struct msp_trace_reader *r, uint32_t ref, uint64_t *v
 	*value = msp_get64(r->data + (size_t)(ref + 1 - r->nk) * MSP_IR_SIZE);
 	return true;
 }
-/* The node with that content. 0: no room. */
-static uint16_t add_node(struct msp_trace_reader *r, const struct msp_trace_node *node)
+/* Without GC64 an object's reference is in the instruction itself. */
+static bool object(const struct msp_trace_reader *r, uint32_t ref, uint64_t *value)
+{
+	if (ref < r->nk || ref >= MSP_REF_BIAS)
+		return false;
+	*value = msp_get32(r->data + (size_t)(ref - r->nk) * MSP_IR_SIZE);
+	return true;
+}
+
+uint16_t msp_trace_add_node(struct msp_trace_reader *r, const struct msp_trace_node *node)
 {
 	struct msp_trace_image *image = r->image;
 	struct msp_trace_node *have, *bigger;
@@ -133,6 +141,38 @@ static bool snap_frames(struct msp_trace_reader *r, const uint8_t *map, uint32_t
 	return half || add_frame(r, out, pc, known, fn);
 }
 
+/*
+ * One-slot frames: the entry is of the function, in the slot below a frame's
+ * base. The links stand behind the position, the innermost one first; that of a
+ * continuation with the position of its caller.
+ */
+static bool snap_frames32(struct msp_trace_reader *r, const uint8_t *map, uint32_t n,
+			  const uint8_t *links, uint32_t count, struct frames *out)
+{
+	uint64_t pc = msp_get32(links), fn = 0;
+	uint32_t entry, link, at = 1;
+	bool half = false, known;
+
+	out->count = 0;
+	for (uint32_t i = n; i-- > 0;) {
+		entry = msp_get32(map + (size_t)i * MSP_SNAP_ENTRY);
+		if (!(entry & SNAP_FRAME) || entry >> 24 == 0)
+			continue;
+		known = object(r, entry & 0xffff, &fn);
+		if ((!half && !add_frame(r, out, pc, known, fn)) || at == count)
+			return false;
+		link = msp_get32(links + (size_t)at++ * MSP_SNAP_ENTRY);
+		half = (link & 7) == LINK_VARG;
+		pc = link & 3 ? 0 : link - 4;
+		if ((link & 7) == LINK_C)
+			return false;
+		if ((link & 7) == LINK_CONT && at < count)
+			pc = msp_get32(links + (size_t)at++ * MSP_SNAP_ENTRY) - 4;
+	}
+	known = n && msp_get32(map) >> 24 == 0 && object(r, msp_get32(map) & 0xffff, &fn);
+	return half || add_frame(r, out, pc, known, fn);
+}
+
 static uint16_t add_frames(struct msp_trace_reader *r, const struct frames *frames)
 {
 	struct msp_trace_node node;
@@ -141,7 +181,7 @@ static uint16_t add_frames(struct msp_trace_reader *r, const struct frames *fram
 	for (uint32_t i = frames->count; i-- > 0;) {
 		node = frames->f[i];
 		node.parent = at;
-		at = add_node(r, &node);
+		at = msp_trace_add_node(r, &node);
 		if (!at)
 			return 0;
 	}
@@ -158,17 +198,22 @@ static int read_snap(struct msp_trace_reader *r, uint32_t i)
 	size_t word = y->gc64 ? 8 : 4, end = ((uint64_t)ofs + n) * MSP_SNAP_ENTRY;
 	struct frames frames;
 	struct msp_trace_proto *p;
+	bool fits;
 
 	if (end + word > r->map_size)
 		return MSP_E_GONE;
 	out->code = msp_get16(s + y->snap_mcofs) * (y->arch == MSP_ARCH_ARM64 ? 4 : 1);
 	out->pc = y->gc64 ? msp_get64(map + end) : msp_get32(map + end);
-	if (!y->fr2 || !y->gc64 ||
-	    !snap_frames(r, map + (size_t)ofs * MSP_SNAP_ENTRY, n, out->pc, &frames,
-			 &out->tail_call))
+	map += (size_t)ofs * MSP_SNAP_ENTRY;
+	fits = y->gc64 ? y->fr2 && snap_frames(r, map, n, out->pc, &frames, &out->tail_call)
+		       : !y->fr2 && snap_frames32(r, map, n, map + (size_t)n * MSP_SNAP_ENTRY,
+						  (r->map_size - end) / MSP_SNAP_ENTRY, &frames);
+	if (!fits)
 		return 0;
 	out->leaf = add_frames(r, &frames);
-	p = frames.f[0].kind == MSP_RAW_LUA ? msp_trace_proto_of(r, out->pc >> 8) : NULL;
+	p = frames.f[0].kind == MSP_RAW_LUA
+		    ? msp_trace_proto_of(r, y->gc64 ? out->pc >> 8 : out->pc)
+		    : NULL;
 	out->guarded = p ? msp_trace_guarded(r, p, frames.f[0].pos) : frames.f[0].pos;
 	return 0;
 }

@@ -62,8 +62,7 @@ static struct msp_trace_image *find(const struct msp_lj_traces *t, const struct 
 {
 	struct msp_trace_image *image = t->bucket[vm->trace % BUCKETS];
 
-	while (image && (image->number != vm->trace || vm->tofs >= image->szmcode ||
-			 msp_trace_image_ident(image, vm->tofs) != vm->ident))
+	while (image && !msp_trace_image_is(image, vm))
 		image = image->next;
 	return image;
 }
@@ -92,14 +91,9 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 
 	if (!at)
 		return MSP_E_GONE;
-	err = msp_trace_image_read(&t->layout, t->mem, at, &image);
+	err = msp_trace_image_read(&t->layout, t->mem, at, vm, &image);
 	if (err)
 		return err;
-	if (image->number != vm->trace || vm->tofs >= image->szmcode ||
-	    msp_trace_image_ident(image, vm->tofs) != vm->ident) {
-		msp_trace_image_free(image);
-		return MSP_E_GONE;
-	}
 	if (t->memory + image->size > MAX_MEMORY)
 		forget(t);
 	t->memory += image->size;
@@ -174,6 +168,32 @@ static uint32_t next_snap(const struct msp_trace_image *image, uint32_t at)
 	return image->linktype == MSP_LINK_LOOP || image->linktype == MSP_LINK_TAILREC ? 0 : at;
 }
 
+/* The estimate for a place; false: there is none. */
+static bool make_guess(const struct msp_trace_image *image, uint32_t tofs, struct path *path)
+{
+	uint32_t lo = 0, hi = image->guesses, mid, depth = 0;
+	uint16_t at;
+
+	while (hi - lo > 1) {
+		mid = lo + (hi - lo) / 2;
+		if (image->guess[mid].code <= tofs)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	at = image->guesses ? image->guess[lo].node : 0;
+	for (uint16_t i = at; i; i = image->node[i].parent)
+		depth++;
+	if (!at || depth > MSP_TRACE_DEPTH)
+		return false;
+	path->count = depth;
+	path->tail_call = false;
+	path->guarded = image->guess[lo].pos;
+	for (uint16_t i = at; i; i = image->node[i].parent)
+		path->node[--depth] = &image->node[i];
+	return true;
+}
+
 /* The trace ends by a jump to one with another base, and has perhaps moved there already. */
 static bool base_unsure(const struct msp_trace_image *image, const struct path *last, uint32_t tofs)
 {
@@ -196,8 +216,9 @@ static void put_frame(struct msp_raw_frame *out, const struct msp_trace_node *no
 
 /*
  * start and next are the frames at the snapshots around the place. What both
- * say is certain. Of what is below it, the next guard's functions were right
- * more often, and the start's line, where the function is the same (docs/jit.md).
+ * say is certain. Where there is no better estimate of what is below it, the
+ * next guard's functions were right more often, and the start's line, where the
+ * function is the same (docs/jit.md).
  */
 static uint32_t put_frames(const struct path *start, const struct path *next,
 			   const struct msp_raw_frame *vm, struct msp_raw_frame *out)
@@ -223,11 +244,44 @@ static uint32_t put_frames(const struct path *start, const struct path *next,
 	return n;
 }
 
+/* Has the estimate all that is certain? */
+static bool extends(const struct path *guess, const struct path *start, const struct path *next)
+{
+	uint32_t sure = agreed(start, next);
+
+	if (guess->count < sure)
+		return false;
+	for (uint32_t i = 0; i < sure; i++)
+		if (!same_function(guess->node[i], next->node[i]) ||
+		    (i + 1 < sure && guess->node[i]->pos != next->node[i]->pos))
+			return false;
+	return true;
+}
+
+/* The frames of an estimate, of which sure are certain. */
+static uint32_t put_guess(const struct path *guess, uint32_t sure, const struct path *start,
+			  const struct path *next, const struct msp_raw_frame *vm,
+			  struct msp_raw_frame *out)
+{
+	uint32_t n = guess->count;
+
+	for (uint32_t i = 0; i < n; i++) {
+		put_frame(&out[n - 1 - i], guess->node[i], vm);
+		if (i + 1 == n)
+			out[0].pos = guess->guarded;
+		if (i >= sure)
+			out[n - 1 - i].flags |= MSP_RAWF_GUESS;
+	}
+	if (!start->tail_call && !next->tail_call)
+		out[n - 1].flags &= ~MSP_RAWF_INLINED;
+	return n;
+}
+
 static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
 			  const struct msp_raw_frame *base, struct msp_raw_frame *out)
 {
 	uint32_t at = msp_trace_interval(image, vm->tofs);
-	struct path start, next;
+	struct path start, next, guess;
 	bool start_fits, next_fits;
 
 	make_path(image, at, &start);
@@ -242,6 +296,10 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 		next = start;
 	if (!start_fits || !next_fits)
 		start = (struct path){0};
+	if (make_guess(image, vm->tofs, &guess) &&
+	    (start.tail_call || next.tail_call || fits(&guess, base)) &&
+	    extends(&guess, &start, &next))
+		return put_guess(&guess, agreed(&start, &next), &start, &next, vm, out);
 	return put_frames(&start, &next, vm, out);
 }
 

@@ -30,7 +30,8 @@ void msp_lj_traces_free(struct msp_lj_traces *traces);
  * What a sample's VM frame in compiled code stands for: the frames of its
  * trace, leaf first, as raw frames; the last one is of the function at the
  * trace's base, of which base is what the walker read from the stack. Frames
- * that the snapshots around the place do not agree on have MSP_RAWF_GUESS.
+ * that the snapshots around the place do not agree on have MSP_RAWF_GUESS: they
+ * are what fits the machine code there best (docs/jit.md).
  * Returns their number; 0: base is all that can be said at that place. MSP_E_GONE: the
  * trace is not there any more and has not been read; MSP_E_NOMEM. *fresh:
  * the trace was read for this.

@@ -1,12 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: build.sh. Builds the LuaJIT that says what its traces are made of, from Debian's source package with
-# truth_record.c added; prints its path. Exit 77 with a reason if the package cannot be had.
+# truth_record.c added; prints its path. Exit 77 with a reason if the package cannot be had. GC64=no: built without it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${MOONSPY_CACHE:-$root/.cache}
 suite=${SUITE:-bookworm}
+flags= name=luajit
+if [ "${GC64:-}" = no ]; then
+	flags=-DLUAJIT_DISABLE_GC64 name=luajit32
+fi
 folder=$cache/traces/$suite
 
 skip() {
@@ -18,15 +22,15 @@ mkdir -p "$folder"
 exec 9>"$folder/lock"
 flock 9
 sum=$(cat "$here/apply.py" "$here/truth_record.c" | sha256sum | cut -c1-16)
-luajit=$folder/luajit-$sum
+luajit=$folder/$name-$sum
 if [ ! -x "$luajit" ]; then
 	command -v make >/dev/null && command -v cc >/dev/null && command -v dpkg-source >/dev/null ||
 		skip "needs make, cc and dpkg-source to build LuaJIT"
-	rm -rf "$folder/src" "$folder"/luajit-*
+	rm -rf "$folder/src" "$folder/$name"-*
 	MOONSPY_CACHE=$cache "$root/scripts/debs" --source --unpack "$folder/src" "$suite" luajit >"$folder/log" 2>&1 ||
 		skip "no source package of luajit: $(tail -1 "$folder/log")"
 	python3 "$here/apply.py" "$folder/src/luajit/src" >&2
-	make -C "$folder/src/luajit" -j2 BUILDMODE=static >"$folder/log" 2>&1 || {
+	make -C "$folder/src/luajit" -j2 BUILDMODE=static XCFLAGS="$flags" >"$folder/log" 2>&1 || {
 		tail -20 "$folder/log" >&2
 		exit 1
 	}

@@ -7,6 +7,7 @@
  * of compiled code with that record. Prints one line of figures; 1 if a frame
  * that is said to be certain is wrong. LATE=N in the environment: the frames
  * are asked for only N samples later, when traces may have been flushed.
+ * SHOW=1: prints each sample of which the innermost place was not right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,7 @@ struct truth {
 
 static struct {
 	pid_t pid;
+	bool show;
 	char log[64];
 	FILE *in;
 	struct truth truth[MAX_NUMBER];
@@ -196,7 +198,7 @@ static void compare(const struct msp_vm *vm, const struct msp_raw_frame *frame,
 	}
 	wrong = certain > right;
 	count.certain_wrong += wrong;
-	if (wrong)
+	if (wrong || (t.show && (f[0].addr != r->place[0].pt || f[0].pos != r->place[0].pos)))
 		print_wrong(frame, r, f, n);
 	count.complete += certain == r->count && certain == n;
 	count.stack += right == n && n == r->count;
@@ -367,6 +369,7 @@ int main(int argc, char *argv[])
 		return 2;
 	}
 	wanted = atol(argv[2]);
+	t.show = getenv("SHOW") != NULL;
 	late = getenv("LATE") ? atol(getenv("LATE")) : 1;
 	if (late < 1 || late > MAX_LATE)
 		late = 1;

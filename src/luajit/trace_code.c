@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+#include "luajit/trace_code.h"
+
+#include <stdbool.h>
+
+#include <capstone/capstone.h>
+
+#include "moonspy/moonspy.h"
+#include "unwind/tables.h"
+
+static const struct {
+	uint16_t id;
+	uint32_t does;
+} x64[] = {
+	{X86_INS_ADD, MSP_DOES_ADD},
+	{X86_INS_LEA, MSP_DOES_ADD | MSP_DOES_COPY},
+	{X86_INS_ADDSD, MSP_DOES_ADD | MSP_DOES_FLOAT},
+	{X86_INS_SUB, MSP_DOES_SUB},
+	{X86_INS_SUBSD, MSP_DOES_SUB | MSP_DOES_FLOAT},
+	{X86_INS_IMUL, MSP_DOES_MUL},
+	{X86_INS_MULSD, MSP_DOES_MUL | MSP_DOES_FLOAT},
+	{X86_INS_DIVSD, MSP_DOES_DIV | MSP_DOES_FLOAT},
+	{X86_INS_SQRTSD, MSP_DOES_SQRT | MSP_DOES_FLOAT},
+	{X86_INS_ROUNDSD, MSP_DOES_ROUND | MSP_DOES_FLOAT},
+	{X86_INS_AND, MSP_DOES_AND},
+	{X86_INS_OR, MSP_DOES_OR},
+	{X86_INS_XOR, MSP_DOES_XOR},
+	{X86_INS_SHL, MSP_DOES_SHL},
+	{X86_INS_SHR, MSP_DOES_SHR},
+	{X86_INS_SAR, MSP_DOES_SAR},
+	{X86_INS_ROL, MSP_DOES_ROL},
+	{X86_INS_ROR, MSP_DOES_ROL},
+	{X86_INS_RORX, MSP_DOES_ROL},
+	{X86_INS_SHLX, MSP_DOES_SHL},
+	{X86_INS_SHRX, MSP_DOES_SHR},
+	{X86_INS_SARX, MSP_DOES_SAR},
+	{X86_INS_NOT, MSP_DOES_NOT},
+	{X86_INS_NEG, MSP_DOES_NOT},
+	{X86_INS_CMP, MSP_DOES_COMPARE},
+	{X86_INS_TEST, MSP_DOES_COMPARE},
+	{X86_INS_UCOMISD, MSP_DOES_COMPARE | MSP_DOES_FLOAT},
+	{X86_INS_CVTSI2SD, MSP_DOES_CONVERT},
+	{X86_INS_CVTTSD2SI, MSP_DOES_CONVERT},
+	{X86_INS_CVTSD2SS, MSP_DOES_CONVERT},
+	{X86_INS_CVTSS2SD, MSP_DOES_CONVERT},
+	{X86_INS_CALL, MSP_DOES_CALL},
+	{X86_INS_MOV, MSP_DOES_COPY},
+	{X86_INS_MOVABS, MSP_DOES_COPY},
+	{X86_INS_MOVAPS, MSP_DOES_COPY},
+	{X86_INS_MOVSD, MSP_DOES_COPY},
+	{X86_INS_MOVZX, MSP_DOES_COPY},
+	{X86_INS_MOVSX, MSP_DOES_COPY},
+	{X86_INS_MOVSXD, MSP_DOES_COPY},
+	{X86_INS_XORPS, MSP_DOES_XOR | MSP_DOES_FLOAT},
+	{X86_INS_ANDPS, MSP_DOES_AND | MSP_DOES_FLOAT},
+	{X86_INS_MOVD, MSP_DOES_COPY},
+	{X86_INS_MOVQ, MSP_DOES_COPY},
+};
+
+/* Memory that is not on the C stack (spilled values), nor a constant or the VM's state. */
+static bool is_object(const cs_x86_op *op)
+{
+	return op->mem.base != X86_REG_RSP && op->mem.base != X86_REG_RIP &&
+	       op->mem.base != X86_REG_INVALID && op->mem.base != X86_REG_R14;
+}
+
+/* While rdx is the base of the trace's Lua frame: does it read a slot of it? */
+static bool reads_slot(const cs_insn *insn, int32_t *slot)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	for (uint8_t i = 0; i < x86->op_count; i++)
+		if (x86->operands[i].type == X86_OP_MEM &&
+		    (i > 0 || insn->id == X86_INS_CMP || insn->id == X86_INS_UCOMISD) &&
+		    (x86->operands[i].mem.base == X86_REG_RDX ||
+		     x86->operands[i].mem.base == X86_REG_EDX) &&
+		    x86->operands[i].mem.index == X86_REG_INVALID) {
+			*slot = (int32_t)(x86->operands[i].mem.disp >> 3);
+			return insn->id != X86_INS_LEA;
+		}
+	return false;
+}
+
+static bool keeps_base(const cs_insn *insn, csh handle)
+{
+	cs_regs read, written;
+	uint8_t reads, writes;
+
+	if (insn->id == X86_INS_CALL ||
+	    cs_regs_access(handle, insn, read, &reads, written, &writes))
+		return false;
+	while (writes--)
+		if (written[writes] == X86_REG_RDX || written[writes] == X86_REG_EDX)
+			return false;
+	return true;
+}
+
+/* Compares what has been allocated with when to collect: both are in the VM's state. */
+static bool is_check(const cs_insn *insn)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	return insn->id == X86_INS_CMP && x86->operands[0].type == X86_OP_REG &&
+	       x86->operands[1].type == X86_OP_MEM && x86->operands[1].mem.base == X86_REG_R14;
+}
+
+/* Objects are constants with their type in the upper bits. */
+static uint64_t constant(const cs_insn *insn)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	for (uint8_t i = 0; i < x86->op_count; i++)
+		if (x86->operands[i].type == X86_OP_IMM && insn->id != X86_INS_CALL &&
+		    (uint64_t)x86->operands[i].imm >= 65536)
+			return (uint64_t)x86->operands[i].imm & ((1ull << 47) - 1);
+	return 0;
+}
+
+/* Types are negative numbers above the 47 bits of an address (lj_obj.h). */
+static bool is_type(const cs_insn *insn, uint32_t does)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+	int64_t imm = 0;
+
+	for (uint8_t i = 0; i < x86->op_count; i++)
+		if (x86->operands[i].type == X86_OP_IMM)
+			imm = x86->operands[i].imm;
+	if (does & (MSP_DOES_SHL | MSP_DOES_SHR | MSP_DOES_SAR | MSP_DOES_ROL))
+		return imm == 47 || imm == 64 - 47;
+	return insn->id == X86_INS_CMP && x86->operands[0].type == X86_OP_REG && imm < 0 &&
+	       imm > -16;
+}
+
+static uint32_t x64_does(const cs_insn *insn, csh handle)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+	uint32_t does = 0;
+
+	for (size_t i = 0; i < sizeof(x64) / sizeof(x64[0]); i++)
+		if (x64[i].id == insn->id)
+			does = x64[i].does;
+	if (!does && insn->id != X86_INS_JMP && cs_insn_group(handle, insn, X86_GRP_JUMP))
+		return MSP_DOES_BRANCH;
+	if (insn->id == X86_INS_LEA)
+		return does;
+	if (is_type(insn, does))
+		does = MSP_DOES_TYPE;
+	for (uint8_t i = 0; i < x86->op_count; i++) {
+		if (x86->operands[i].type != X86_OP_MEM || !is_object(&x86->operands[i]))
+			continue;
+		if (i == 0 && !(does & MSP_DOES_COMPARE))
+			does |= MSP_DOES_STORE;
+		else
+			does |= MSP_DOES_LOAD;
+		does &= ~(uint32_t)MSP_DOES_COPY;
+		if (x86->operands[i].mem.index != X86_REG_INVALID)
+			does |= MSP_DOES_INDEX;
+	}
+	/* xor reg, reg makes a zero */
+	if ((insn->id == X86_INS_XOR || insn->id == X86_INS_XORPS) &&
+	    x86->operands[0].type == X86_OP_REG && x86->operands[1].type == X86_OP_REG &&
+	    x86->operands[0].reg == x86->operands[1].reg)
+		does = MSP_DOES_COPY;
+	return does;
+}
+
+int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
+			struct msp_trace_ins *out, size_t room)
+{
+	uint64_t at = addr;
+	size_t n = 0;
+	bool base = true;
+	int check =
+		0; /* branches to come until its end: over the collector's step, and behind it */
+	cs_insn *insn;
+	csh handle;
+
+	if (arch != MSP_ARCH_X86_64)
+		return MSP_E_UNSUPPORTED;
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
+		return MSP_E_NOMEM;
+	cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
+	insn = cs_malloc(handle);
+	while (insn && n < room && cs_disasm_iter(handle, &code, &size, &at, insn)) {
+		out[n] = (struct msp_trace_ins){.code = insn->address - addr,
+						.does = x64_does(insn, handle),
+						.imm = constant(insn)};
+		if (base && reads_slot(insn, &out[n].slot)) {
+			out[n].does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
+			out[n].does |= MSP_DOES_SLOT;
+		}
+		base = base && keeps_base(insn, handle);
+		check = is_check(insn) ? 2 : check;
+		if (check) {
+			check -= out[n].does == MSP_DOES_BRANCH;
+			out[n].does = MSP_DOES_CHECK;
+			out[n].imm = 0;
+		}
+		n++;
+	}
+	if (insn)
+		cs_free(insn, 1);
+	cs_close(&handle);
+	return (int)n;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Machine code of traces, as far as it tells what it is for. Internal to src/luajit/. */
+#ifndef MSP_LUAJIT_TRACE_CODE_H
+#define MSP_LUAJIT_TRACE_CODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What an instruction does: a bit each, for masks. */
+enum msp_trace_does {
+	MSP_DOES_ADD = 1 << 0,
+	MSP_DOES_SUB = 1 << 1,
+	MSP_DOES_MUL = 1 << 2,
+	MSP_DOES_DIV = 1 << 3,
+	MSP_DOES_SQRT = 1 << 4,
+	MSP_DOES_ROUND = 1 << 5,
+	MSP_DOES_AND = 1 << 6,
+	MSP_DOES_OR = 1 << 7,
+	MSP_DOES_XOR = 1 << 8,
+	MSP_DOES_SHL = 1 << 9,
+	MSP_DOES_SHR = 1 << 10,
+	MSP_DOES_SAR = 1 << 11,
+	MSP_DOES_ROL = 1 << 12,
+	MSP_DOES_NOT = 1 << 13,
+	MSP_DOES_COMPARE = 1 << 14,
+	MSP_DOES_BRANCH = 1 << 15,
+	MSP_DOES_LOAD = 1 << 16,
+	MSP_DOES_STORE = 1 << 17,
+	MSP_DOES_CALL = 1 << 18,
+	MSP_DOES_CONVERT = 1 << 19,
+	MSP_DOES_FLOAT = 1 << 20, /* with floating point registers */
+	MSP_DOES_COPY = 1 << 21,  /* from a register or constant: for what comes next */
+	MSP_DOES_INDEX = 1 << 23, /* besides LOAD or STORE: with an index */
+	MSP_DOES_TYPE = 1 << 25,  /* looks at a value's type: for what comes before */
+	MSP_DOES_CHECK = 1 << 24, /* is it time for the collector? before all else */
+	MSP_DOES_SLOT = 1 << 22,  /* reads a slot of the Lua stack */
+};
+
+struct msp_trace_ins {
+	uint32_t code; /* its offset */
+	uint32_t does; /* of enum msp_trace_does; 0: nothing that tells */
+	uint64_t imm;  /* a constant in it that may be an object's address; 0: none */
+	int32_t slot;  /* SLOT: which one, from the trace's base */
+};
+
+/* Decodes code of a trace at addr. Returns how many; negative: error code. */
+int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
+			struct msp_trace_ins *out, size_t room);
+
+#endif
