@@ -109,6 +109,15 @@ check_load() {
 	echo "$version loads: $(sed -n 's/^\(verification time\|stack depth\|processed\)/\1/p' load.err | tr '\n' ' ')"
 }
 
+# The clock went back by decades: no second of the recording is missing or too many.
+check_clock() {
+	grep -q 2001 clock.date || fault "the clock was not set back: $(cat clock.date)"
+	python3 -c 'import json, sys
+seconds = json.load(open("clock.json"))["quality"]["seconds"]
+sys.exit(not float(sys.argv[1]) - 1 <= seconds <= float(sys.argv[1]) + 30)' "$SECONDS_EACH" ||
+		fault "the clock was set back: the recording says $(grep -o '"seconds": [0-9.]*' clock.json) s"
+}
+
 # The whole machine, without kernel frames.
 check_all() {
 	ended all || return 0
@@ -135,6 +144,8 @@ judge() {
 	profile jit "$mixed" --inlined-hidden --min-samples $some
 	profile nojit "$mixed" --min-samples $some
 	profile syscalls "$here/syscalls.graph" --min-samples $some --contains '_\[k\]=20'
+	profile clock "$mixed" --min-samples $some
+	check_clock
 	# The loader takes its time here.
 	profile launched "$mixed" --inlined-hidden --min-samples $some --min-whole 99 --max-native 5
 	# Stops are slow under emulation: fewer samples than asked for.
