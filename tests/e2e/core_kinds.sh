@@ -60,7 +60,7 @@ rm -f "$work/big"
 # ---- qemu's user mode: no list of files, no siginfo ----
 
 if command -v qemu-x86_64 >/dev/null; then
-	for what in vm-nojit trace-jit helper-jit coroutine-jit cfunction-nojit nested-jit; do
+	for what in vm-nojit trace-jit helper-jit coroutine-jit cfunction-nojit nested-jit threads-jit; do
 		rm -rf "$work/cwd"
 		mkdir "$work/cwd"
 		(cd "$work/cwd" && qemu-x86_64 "$program" "$lua" ${what%-*} ${what#*-} >/dev/null 2>&1) || :
