@@ -53,7 +53,7 @@ static void print_coroutine(struct dump_writer *writer, struct cli_live *live,
 	if (coroutine->tid)
 		printf(", on thread %d", (int)coroutine->tid);
 	if (coroutine->stale)
-		printf(", on no stack that can be read: as it was at its last call");
+		printf(", perhaps on a stack that cannot be read: as it was at its last call");
 	putchar('\n');
 	dump_frames(writer, live,
 		    &(struct dump_stack){coroutine->frames, coroutine->variables, coroutine->count},

@@ -126,6 +126,11 @@ const struct msp_core_thread *msp_core_threads(const struct msp_core *core, size
 	return core->thread;
 }
 
+bool msp_core_all_threads(const struct msp_core *core)
+{
+	return core->threads && !core->notes_cut;
+}
+
 /* ---- What is missing ---- */
 
 static void add_gap(struct msp_core *core, enum msp_core_gap_kind kind, const char *why,

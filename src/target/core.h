@@ -52,6 +52,8 @@ struct msp_core_thread {
 };
 /* In the core's order: the one that the signal hit comes first. */
 const struct msp_core_thread *msp_core_threads(const struct msp_core *core, size_t *count);
+/* False: the notes are cut off, there may have been more threads. */
+bool msp_core_all_threads(const struct msp_core *core);
 
 /* What is missing, known once the space was refreshed. */
 enum msp_core_gap_kind {

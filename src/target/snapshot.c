@@ -125,6 +125,7 @@ static void walk_thread(struct taking *taking, struct msp_thread_stack *thread)
 		r = snapshot_meet(taking, thread->tid, &stack);
 	if (r < 0)
 		thread->result = r;
+	taking->broken |= stack.error || r < 0;
 }
 
 static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
@@ -132,6 +133,8 @@ static void take_thread(struct taking *taking, struct msp_thread_stack *thread)
 	thread->result = msp_thread_registers(taking->process, thread->tid, &thread->regs);
 	if (thread->result == 0)
 		walk_thread(taking, thread);
+	else
+		taking->broken |= thread->result != MSP_E_GONE;
 }
 
 static int take_threads(struct taking *taking)
@@ -179,7 +182,7 @@ static int take_once(struct taking *taking)
 	msp_memory_cache_clear(taking->cache);
 	snapshot_forget(taking);
 	taking->values_left = MSP_LJ_VALUES_MAX;
-	taking->stale = false;
+	taking->stale = taking->broken = false;
 	r = msp_process_stop(taking->process);
 	if (r < 0)
 		return r;
@@ -281,6 +284,8 @@ static void take_core_thread(struct taking *taking, const struct msp_core *core,
 		snprintf(thread->name, sizeof(thread->name), "%s", msp_core_comm(core));
 	if (thread->result == 0)
 		walk_thread(taking, thread);
+	else
+		taking->broken = true;
 }
 
 int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
@@ -292,6 +297,7 @@ int msp_snapshot_of_core(struct msp_space *space, const struct msp_core *core,
 	int r;
 
 	threads = msp_core_threads(core, &count);
+	taking.broken = !msp_core_all_threads(core);
 	r = prepare_walk(&taking);
 	if (r == 0) {
 		out->thread = calloc(count + 1, sizeof(*out->thread));

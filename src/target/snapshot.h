@@ -68,7 +68,7 @@ struct msp_coroutine_stack {
 	int status; /* enum msp_lj_coroutine_status */
 	bool main;  /* the VM's main thread */
 	pid_t tid;  /* the thread whose stack it is on; 0: none */
-	bool stale; /* it runs, on no stack that could be read: frames are those it saved at its last call */
+	bool stale; /* it may run, on a stack that could not be read: frames are those it saved at its last call */
 	int error;  /* enum msp_error_reason */
 	struct msp_raw_frame *frames; /* leaf first */
 	struct msp_lj_variables *variables; /* of each frame; NULL: not asked for */

@@ -187,7 +187,8 @@ static int list_coroutine(void *ctx, const struct msp_lj_coroutine *coroutine)
 	if (met)
 		return 0;
 	out->status = coroutine->status;
-	out->stale = coroutine->status == MSP_LJ_COROUTINE_NORMAL;
+	/* With all stacks whole it is on one that nobody runs (a fiber's), as it was saved. */
+	out->stale = coroutine->status == MSP_LJ_COROUTINE_NORMAL && taking->broken;
 	return coroutine->status == MSP_LJ_COROUTINE_NEW ? keep_new(listing, coroutine, out)
 							 : keep_walked(listing, coroutine, out);
 }

@@ -18,6 +18,7 @@ struct taking {
 	int *states;
 	int tid_count;
 	bool stale; /* a stack met code that the space does not know */
+	bool broken; /* some thread's stack is not whole: who knows what else is on it */
 	uint32_t values_left;
 	size_t frames_left; /* of coroutines */
 	/* Coroutines that were met on the stacks of threads, until they are met in their VM. */
