@@ -51,6 +51,7 @@ struct msp_sampler {
 	struct bpf_link **links;
 	size_t link_count, link_room;
 
+	int segments; /* the map of the segments, -1: none */
 	struct msp_segment segment[MSP_MAX_SEGMENTS];
 	uint32_t segment_count;
 
@@ -80,9 +81,13 @@ void ranges_release(struct msp_ranges *r, uint32_t owner, uint32_t keep_first, u
  */
 bool sampler_kernel_btf(const char *dir, char *path, size_t size);
 int sampler_on_record(void *ctx, void *data, size_t size);
-int sampler_init_rows(struct msp_sampler *s, uint32_t rows);
+/* Before the program is loaded: the map of the segments. */
+int sampler_create_segments(struct msp_sampler *s);
+/* The first segment; may run while the program is loaded: the kernel takes 10 ms for it. */
+int sampler_first_segment(struct msp_sampler *s, uint32_t rows);
+int sampler_init_rows(struct msp_sampler *s);
 void sampler_free_rows(struct msp_sampler *s);
-int sampler_init_tables(struct msp_sampler *s, uint32_t rows);
+int sampler_init_tables(struct msp_sampler *s);
 void sampler_free_tables(struct msp_sampler *s);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,8 @@ static int load_with(struct msp_sampler *s, const struct msp_sampler_options *op
 	if (getenv("MOONSPY_BPF_LOG"))
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);
+	if (!err)
+		err = bpf_map__reuse_fd(s->skel->maps.segments, s->segments);
 	return err ? err : sampler_bpf__load(s->skel);
 }
 
@@ -137,6 +140,40 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 	if (err)
 		err = load_with(s, opts, NULL);
 	return err ? err : map_tables(s);
+}
+
+/* ---- The first segment waits for the kernel while that checks the program ---- */
+
+struct first_segment {
+	struct msp_sampler *sampler;
+	uint32_t rows;
+	int result;
+};
+
+static void *make_first_segment(void *arg)
+{
+	struct first_segment *first = arg;
+
+	first->result = sampler_first_segment(first->sampler, first->rows);
+	return NULL;
+}
+
+static int load_all(struct msp_sampler *s, const struct msp_sampler_options *opts)
+{
+	struct first_segment first = {s, opts->rows, 0};
+	int err = sampler_create_segments(s);
+	pthread_t thread;
+	bool threaded;
+
+	if (err)
+		return err;
+	threaded = !pthread_create(&thread, NULL, make_first_segment, &first);
+	if (!threaded)
+		make_first_segment(&first);
+	err = load(s, opts);
+	if (threaded)
+		pthread_join(thread, NULL);
+	return err ? err : first.result;
 }
 
 /* The reason in words: libbpf's own, but for rights it has only guesses. */
@@ -168,12 +205,12 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 		return MSP_E_NOMEM;
 	error[0] = 0;
 	s->rate = opts->rate;
-	s->stats_fd = -1;
+	s->stats_fd = s->segments = -1;
 	load_log = error;
 	load_log_size = error_size;
 	raise_memlock();
 	old = libbpf_set_print(keep_message);
-	err = load(s, opts);
+	err = load_all(s, opts);
 	libbpf_set_print(old);
 	load_log = NULL;
 	if (!err) {
@@ -182,7 +219,7 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 		err = s->ring ? 0 : -errno;
 	}
 	if (!err)
-		err = sampler_init_tables(s, opts->rows);
+		err = sampler_init_tables(s);
 	if (err) {
 		explain(err, error, error_size);
 		msp_sampler_close(s);

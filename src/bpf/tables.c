@@ -12,9 +12,9 @@
 #include "bpf/internal.h"
 #include "moonspy/moonspy.h"
 
-int sampler_init_tables(struct msp_sampler *s, uint32_t rows)
+int sampler_init_tables(struct msp_sampler *s)
 {
-	return ranges_init(&s->ranges, s->mapping_room) ? sampler_init_rows(s, rows) : -ENOMEM;
+	return ranges_init(&s->ranges, s->mapping_room) ? sampler_init_rows(s) : -ENOMEM;
 }
 
 void sampler_free_tables(struct msp_sampler *s)

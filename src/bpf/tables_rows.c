@@ -27,6 +27,22 @@ static void close_segment(struct msp_segment *seg)
 	seg->room = 0;
 }
 
+int sampler_create_segments(struct msp_sampler *s)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, inner, .map_flags = BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	LIBBPF_OPTS(bpf_map_create_opts, outer);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "moonspy_rows", 4, sizeof(struct msp_row), 1,
+				&inner);
+
+	if (fd < 0)
+		return fd;
+	outer.inner_map_fd = (uint32_t)fd;
+	s->segments = bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "segments", 4, 4, MSP_MAX_SEGMENTS,
+				     &outer);
+	close(fd);
+	return s->segments < 0 ? s->segments : 0;
+}
+
 /* Makes the segment number key, with room for so many rows. */
 static int make_segment(struct msp_sampler *s, uint32_t key, uint32_t room, uint32_t big)
 {
@@ -47,8 +63,7 @@ static int make_segment(struct msp_sampler *s, uint32_t key, uint32_t room, uint
 	}
 	err = ranges_init(&seg.ranges, room) ? 0 : -ENOMEM;
 	if (!err)
-		err = bpf_map_update_elem(bpf_map__fd(s->skel->maps.segments), &key, &seg.fd,
-					  BPF_ANY);
+		err = bpf_map_update_elem(s->segments, &key, &seg.fd, BPF_ANY);
 	if (err) {
 		close_segment(&seg);
 		return err;
@@ -323,7 +338,12 @@ int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index,
 
 /* ---- All of it ---- */
 
-int sampler_init_rows(struct msp_sampler *s, uint32_t rows)
+int sampler_first_segment(struct msp_sampler *s, uint32_t rows)
+{
+	return make_segment(s, 0, rows > MSP_SEGMENT_ROWS ? rows : MSP_SEGMENT_ROWS, 0);
+}
+
+int sampler_init_rows(struct msp_sampler *s)
 {
 	s->rule_count = 1; /* rule 0: none */
 	s->rule_hash = calloc(2 * s->rule_room, sizeof(*s->rule_hash));
@@ -332,13 +352,15 @@ int sampler_init_rows(struct msp_sampler *s, uint32_t rows)
 	s->image = calloc(MSP_IMAGE_SLOTS, sizeof(*s->image));
 	if (!s->rule_hash || !s->rule_users || !s->rule_free || !s->image)
 		return -ENOMEM;
-	return make_segment(s, 0, rows > MSP_SEGMENT_ROWS ? rows : MSP_SEGMENT_ROWS, 0);
+	return 0;
 }
 
 void sampler_free_rows(struct msp_sampler *s)
 {
 	for (uint32_t i = 0; i < s->segment_count; i++)
 		close_segment(&s->segment[i]);
+	if (s->segments >= 0)
+		close(s->segments);
 	for (uint32_t i = 0; s->image && i < MSP_IMAGE_SLOTS; i++)
 		free(s->image[i].rule);
 	free(s->image);
