@@ -21,6 +21,7 @@
 #define FIRST_PAUSE_NS 100000L
 #define PAUSE_DOUBLINGS 4
 #define MAX_STATUS 6
+#define FF_C 1
 #define MIN_VMSTATE (-16)
 #define MAX_TRACES 65536
 #define MAX_CFRAMES 16
@@ -337,9 +338,10 @@ static bool check_stack(struct msp_prover *p, char *why)
 	const struct msp_lj_layout *l = p->layout;
 	struct stack s;
 	uint64_t first;
-	uint8_t status;
+	uint8_t status, ffid;
 
 	if (!read_stack(p, p->main_L, &s) ||
+	    !msp_proof_u8(p, p->main_L + (uint64_t)l->fn_ffid, &ffid) ||
 	    !msp_proof_u8(p, p->main_L + (uint64_t)l->L_status, &status))
 		return WHY("0x%" PRIx64 " is not readable", p->main_L);
 	if (!msp_proof_pointer(s.stack, 8) || s.size < 2 * MAX_EXTRA || s.size > MAX_STACK_SLOTS)
@@ -357,6 +359,10 @@ static bool check_stack(struct msp_prover *p, char *why)
 	if (!msp_proof_u64(p, s.stack, &first) ||
 	    (l->gc64 ? first & ((1ULL << 47) - 1) : (uint32_t)first) != p->main_L)
 		return WHY("lowest slot is 0x%" PRIx64, first);
+	/* lj_obj.h: where a function has its number, a coroutine says that it is a C function. */
+	if (ffid != FF_C || l->L_status != l->fn_ffid + 1)
+		return WHY("as a function it is %u at %d, its status is at %d", ffid, l->fn_ffid,
+			   l->L_status);
 	if (status > MAX_STATUS)
 		return WHY("status is %u", status);
 	return true;
@@ -449,6 +455,25 @@ static void run_frames(struct msp_prover *p)
 	attempt(p, MSP_LJ_CHECK_FRAMES, check_frames);
 }
 
+/* No two fields of one structure, which is what their names start with, are at one place. */
+static bool check_places(struct msp_prover *p, char *why)
+{
+	for (int a = 0; a < MSP_LJ_FIELD_COUNT; a++) {
+		const char *name = msp_lj_field_name((enum msp_lj_field)a);
+		int64_t value = msp_lj_field_get(p->layout, (enum msp_lj_field)a);
+		size_t part = strcspn(name, "_") + 1;
+
+		for (int b = 0; value >= 0 && name[part - 1] && b < a; b++) {
+			const char *other = msp_lj_field_name((enum msp_lj_field)b);
+
+			if (strncmp(name, other, part) == 0 &&
+			    msp_lj_field_get(p->layout, (enum msp_lj_field)b) == value)
+				return WHY("%s and %s are both %" PRId64, other, name, value);
+		}
+	}
+	return true;
+}
+
 /* Whatever the layout came from: where the machine code shows a field, it must be that. */
 static bool check_evidence(struct msp_prover *p, char *why)
 {
@@ -469,7 +494,7 @@ static bool check_evidence(struct msp_prover *p, char *why)
 					   e->source, e->value);
 		}
 	}
-	return true;
+	return check_places(p, why);
 }
 
 /* The checks on objects. A running target frees and moves some meanwhile: then again with others. */

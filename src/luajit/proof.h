@@ -23,6 +23,7 @@ struct msp_prover {
 	unsigned int proto_count;
 	uint64_t func[MSP_PROOF_FUNCS];
 	unsigned int func_count;
+	unsigned int strings, short_strings; /* among the prototypes' constants */
 
 	/* Lines of memory read lately: thousands of small reads become hundreds of system calls. */
 	struct {

@@ -12,6 +12,9 @@
 #define MAX_PROTO_SIZE (64U << 20)
 #define MAX_CHUNKNAME 512
 #define MAX_NAMES 4096
+#define MAX_STRING 256
+#define MAX_STRINGS 32 /* of a prototype */
+#define MIN_STRINGS 8
 /* lj_obj.h */
 #define PROTO_CHILD 0x01
 #define PROTO_VARARG 0x02
@@ -121,6 +124,30 @@ static void check_chunkname(struct msp_tally *t, struct msp_prover *p,
 	msp_tally_add(t, strnlen(text, sizeof(text)) == len,
 		      "chunk name 0x%" PRIx64 " has %u bytes but ends after %zu", pt->chunkname,
 		      len, strnlen(text, sizeof(text)));
+}
+
+/* So are strings among the constants. Most are short: if all seem to be long, that is no length. */
+static void check_strings(struct msp_tally *t, struct msp_prover *p,
+			  const struct msp_proof_proto *pt)
+{
+	char text[MAX_STRING + 1];
+
+	for (unsigned int i = 1; i <= pt->sizekgc && i <= MAX_STRINGS; i++) {
+		uint64_t obj;
+		uint32_t len;
+
+		if (!msp_proof_ref(p, pt->k - i * msp_proof_ref_size(p), &obj) ||
+		    !msp_proof_is(p, obj, MSP_GCT_STR) ||
+		    !msp_proof_u32(p, obj + (uint64_t)p->layout->str_len, &len))
+			continue;
+		p->strings++;
+		if (len > MAX_STRING ||
+		    !msp_proof_read(p, obj + (uint64_t)p->layout->str_data, text, len + 1))
+			continue;
+		p->short_strings++;
+		msp_tally_add(t, text[len] == 0, "string 0x%" PRIx64 " of %u bytes has no end", obj,
+			      len);
+	}
 }
 
 /* Upvalue names, one after the other; returns the address behind them, 0: unreadable. */
@@ -239,6 +266,7 @@ static void check_proto(struct msp_prover *p, struct msp_tally *t, uint64_t at)
 	check_header(t, p, &pt);
 	check_children(t, p, &pt);
 	check_chunkname(t, p, &pt);
+	check_strings(t, p, &pt);
 	check_debug(t, p, &pt);
 }
 
@@ -246,7 +274,10 @@ void msp_proof_protos(struct msp_prover *p)
 {
 	struct msp_tally t = {0};
 
+	p->strings = p->short_strings = 0;
 	for (unsigned int i = 0; i < p->proto_count; i++)
 		msp_tally_object(p, &t, check_proto, p->proto[i], MSP_GCT_PROTO);
+	if (p->strings >= MIN_STRINGS)
+		msp_tally_add(&t, p->short_strings > 0, "all of %u strings are long", p->strings);
 	msp_tally_result(p, MSP_LJ_CHECK_PROTOS, &t);
 }

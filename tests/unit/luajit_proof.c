@@ -199,6 +199,18 @@ static bool rejected_by_evidence(struct lua_child *c, const struct msp_memory *m
 	       proof.check[MSP_LJ_CHECK_EVIDENCE].result == MSP_LJ_FAILED;
 }
 
+/* By other fields alone, as in a build whose functions have no names. */
+static bool rejected_by_layout(struct lua_child *c, const struct msp_memory *mem)
+{
+	size_t count = c->build->evidence_count;
+	bool rejected;
+
+	c->build->evidence_count = 0;
+	rejected = rejected_by_evidence(c, mem);
+	c->build->evidence_count = count;
+	return rejected;
+}
+
 /* Wrong values of a field: shifted by what other versions might shift it. */
 static void inject(struct lua_child *c, const struct msp_memory *mem, enum msp_lj_field field,
 		   unsigned int *memory, unsigned int *evidence, unsigned int *missed)
@@ -228,7 +240,9 @@ static void inject(struct lua_child *c, const struct msp_memory *mem, enum msp_l
 			by_evidence = rejected_by_evidence(c, mem);
 			++*(by_evidence ? evidence : missed);
 			snprintf(line + n, sizeof(line) - n, " %+d:%s", shifts[i],
-				 by_evidence ? "code" : "MISSED");
+				 !by_evidence		      ? "MISSED"
+				 : rejected_by_layout(c, mem) ? "other field"
+							      : "code");
 		}
 	}
 	msp_lj_field_set(&c->build->layout, field, right);
