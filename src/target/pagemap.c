@@ -2,6 +2,7 @@
 /* Which pages of a live process are there. */
 #include "target/process.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #define PAGES_AT_ONCE 1024
@@ -32,6 +33,20 @@ static void add_page(struct run *run, uint64_t page)
 	run->last = page;
 }
 
+/* Like its memory, the map belongs to an address space, which ends with the next exec: then it reads empty. */
+static ssize_t read_entries(struct msp_process *process, uint64_t *entry, size_t count, uint64_t at)
+{
+	ssize_t n = pread(process->pagemap, entry, count * sizeof(*entry), at * sizeof(*entry));
+	int fd;
+
+	if (n != 0 || (fd = openat(process->dir, "pagemap", O_RDONLY | O_CLOEXEC)) < 0)
+		return n / (ssize_t)sizeof(*entry);
+	close(process->pagemap);
+	process->pagemap = fd;
+	n = pread(fd, entry, count * sizeof(*entry), at * sizeof(*entry));
+	return n / (ssize_t)sizeof(*entry);
+}
+
 void msp_process_host_present(void *ctx, uint64_t start, uint64_t end,
 			      void (*each)(void *arg, uint64_t start, uint64_t end), void *arg)
 {
@@ -48,8 +63,7 @@ void msp_process_host_present(void *ctx, uint64_t start, uint64_t end,
 	last = end / run.page;
 	for (at = start / run.page; at < last; at += n) {
 		n = last - at < PAGES_AT_ONCE ? last - at : PAGES_AT_ONCE;
-		n = pread(process->pagemap, entry, n * sizeof(entry[0]), at * sizeof(entry[0]));
-		n /= (ssize_t)sizeof(entry[0]);
+		n = read_entries(process, entry, n, at);
 		if (n <= 0)
 			break;
 		for (ssize_t i = 0; i < n; i++)

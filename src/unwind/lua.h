@@ -28,6 +28,7 @@
 
 #define MSP_TAG_FUNC (-9)  /* ~LJ_TFUNC = ~8 as the upper 17 bits of a GC64 TValue */
 #define MSP_TAG_THREAD (-7)
+#define MSP_TAGS_32 0xfff00000u /* without GC64: the upper half of a slot from there on is no link */
 #define MSP_GCV_MASK ((1ull << 47) - 1)
 
 #define MSP_OBJ_READ 96 /* covers lua_State and GCfunc of every build */
@@ -683,14 +684,15 @@ MSP_SUB(lua_leaf_by_rule)
 		return leaf & MSP_LEAF_OVER ? lua_no_frame(w, base) : lua_leaf_outer(w, y, base);
 	w->fn_link = 0;
 	got = lua_read_frame(w, y, base);
+	/* A C function has put another function there, with its tag: it will be called from where PC leads. */
+	if (link_kind == MSP_LEAF_LINK_PLACE && !y->fr2 && !got && w->exact && w->fn_link >= MSP_TAGS_32)
+		link_kind = MSP_LEAF_LINK_PC;
 	if (link_kind == MSP_LEAF_LINK_PLACE)
 		return got == 1 ? lua_no_frame(w, base) : got ? -got : lua_leaf_complete(w, y, base);
-	link = lua_leaf_link(w, w->fn_link);
-	intact = !got && w->fn_ffid && link_kind != MSP_LEAF_LINK_DISTANCE;
-	if (!w->exact) /* C code may have written results */
-		intact = intact && link == w->fn_link;
-	else if (leaf & MSP_LEAF_OVER)
-		intact = 0;
+	link = link_kind == MSP_LEAF_LINK_PC ? w->reg_pc : lua_leaf_link(w, w->fn_link);
+	/* C code may have written results: without GC64 over the link, and the function still stands. */
+	intact = !got && w->fn_ffid && link_kind != MSP_LEAF_LINK_DISTANCE && link == w->fn_link &&
+		!(w->exact && leaf & MSP_LEAF_OVER);
 	w->lua_base = base;
 	w->lua_pc = 0;
 	if (intact)

@@ -223,13 +223,17 @@ static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_la
  */
 static MSP_INLINE uint64_t lua_vm_distance(struct msp_walk *w, const struct msp_lj_layout *y)
 {
-	uint64_t l = 0, cframe = 0;
+	uint64_t l = 0, cframe = 0, sp = w->reg[arch_sp(w) & 31];
 
 	if (!w->vm_g || MSP_CALL_N(w, lua_prove_g, w->vm_g) || read_ref(w, y, w->vm_g + y->g_cur_L, &l) || !l ||
 		host_read(w, &cframe, 8, l + y->L_cframe))
 		return ~0ull;
-	/* Lua code that it called (finalizers) has made C frames inside. */
-	return w->vm_g == w->walked_g ? 0 : (cframe & ~3ull) - w->reg[arch_sp(w) & 31];
+	/* Lua code that it called (finalizers) has made C frames inside; leaving a trace makes one (lj_vm_cpcall). */
+	if (w->vm_g == w->walked_g)
+		return 0;
+	if (cframe < sp && host_read(w, &cframe, 8, (cframe & ~3ull) + y->cf_prev))
+		return ~0ull;
+	return (cframe & ~3ull) - sp;
 }
 
 enum { MSP_VM_OTHER, MSP_VM_THIS, MSP_VM_NONE };

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include "target/cache.h"
+#include "target/host.h"
 
 #define PAGE 4096
 
@@ -157,8 +158,15 @@ static void execs(struct shared *shared)
 	execl("/bin/sleep", "sleep", "60", NULL);
 }
 
+static void count_pages(void *arg, uint64_t start, uint64_t end)
+{
+	*(uint64_t *)arg += end - start;
+}
+
 static void test_exec(void **state)
 {
+	const struct msp_host *host;
+	uint64_t pages = 0;
 	const struct msp_memory *mem;
 	struct msp_maps maps;
 	struct child child;
@@ -174,6 +182,10 @@ static void test_exec(void **state)
 	assert_int_equal(msp_process_maps(child.process, &maps), 0);
 	assert_int_equal(msp_read(mem, maps.map[0].start, magic, 4), 0);
 	assert_memory_equal(magic, "\177ELF", 4);
+	/* And which of its pages are there: those of the new program. */
+	host = msp_process_host(child.process);
+	host->present(host->ctx, maps.map[0].start, maps.map[0].end, count_pages, &pages);
+	assert_true(pages > 0);
 	msp_maps_free(&maps);
 	finish(&child);
 }
