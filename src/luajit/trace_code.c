@@ -101,7 +101,9 @@ static bool is_check(const cs_insn *insn)
 	const cs_x86 *x86 = &insn->detail->x86;
 
 	return insn->id == X86_INS_CMP && x86->operands[0].type == X86_OP_REG &&
-	       x86->operands[1].type == X86_OP_MEM && x86->operands[1].mem.base == X86_REG_R14;
+	       x86->operands[1].type == X86_OP_MEM &&
+	       (x86->operands[1].mem.base == X86_REG_R14 ||
+		x86->operands[1].mem.base == X86_REG_INVALID); /* without GC64 */
 }
 
 /* Objects are constants with their type in the upper bits. */

@@ -27,6 +27,7 @@ struct msp_trace_snap {
 	uint32_t guarded; /* position of the condition that it is for, else that of its innermost frame */
 	uint16_t leaf;	/* node of its innermost frame, 0: not known */
 	bool tail_call; /* the function at the trace's base was replaced */
+	bool perhaps;	/* it may have been: without GC64 that is not told */
 };
 
 /* From an offset in the code on, the best estimate: a frame, and the position in it. */

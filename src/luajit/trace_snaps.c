@@ -143,11 +143,12 @@ static bool snap_frames(struct msp_trace_reader *r, const uint8_t *map, uint32_t
 
 /*
  * One-slot frames: the entry is of the function, in the slot below a frame's
- * base. The links stand behind the position, the innermost one first; that of a
+ * base. Where the trace knows the function at its own base, it may be another
+ * one than on the stack (perhaps): a tail call's. The links stand behind the position, the innermost one first; that of a
  * continuation with the position of its caller.
  */
 static bool snap_frames32(struct msp_trace_reader *r, const uint8_t *map, uint32_t n,
-			  const uint8_t *links, uint32_t count, struct frames *out)
+			  const uint8_t *links, uint32_t count, struct frames *out, bool *perhaps)
 {
 	uint64_t pc = msp_get32(links), fn = 0;
 	uint32_t entry, link, at = 1;
@@ -170,6 +171,7 @@ static bool snap_frames32(struct msp_trace_reader *r, const uint8_t *map, uint32
 			pc = msp_get32(links + (size_t)at++ * MSP_SNAP_ENTRY) - 4;
 	}
 	known = n && msp_get32(map) >> 24 == 0 && object(r, msp_get32(map) & 0xffff, &fn);
+	*perhaps = known;
 	return half || add_frame(r, out, pc, known, fn);
 }
 
@@ -207,7 +209,8 @@ static int read_snap(struct msp_trace_reader *r, uint32_t i)
 	map += (size_t)ofs * MSP_SNAP_ENTRY;
 	fits = y->gc64 ? y->fr2 && snap_frames(r, map, n, out->pc, &frames, &out->tail_call)
 		       : !y->fr2 && snap_frames32(r, map, n, map + (size_t)n * MSP_SNAP_ENTRY,
-						  (r->map_size - end) / MSP_SNAP_ENTRY, &frames);
+						  (r->map_size - end) / MSP_SNAP_ENTRY, &frames,
+						  &out->perhaps);
 	if (!fits)
 		return 0;
 	out->leaf = add_frames(r, &frames);

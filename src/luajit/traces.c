@@ -108,7 +108,7 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 struct path {
 	const struct msp_trace_node *node[MSP_TRACE_DEPTH];
 	uint32_t count, guarded;
-	bool tail_call;
+	bool tail_call, perhaps;
 };
 
 static void make_path(const struct msp_trace_image *image, uint32_t snap, struct path *path)
@@ -117,6 +117,7 @@ static void make_path(const struct msp_trace_image *image, uint32_t snap, struct
 
 	path->count = 0;
 	path->tail_call = image->snap[snap].tail_call;
+	path->perhaps = image->snap[snap].perhaps;
 	path->guarded = image->snap[snap].guarded;
 	for (uint32_t i = at; i; i = image->node[i].parent)
 		depth++;
@@ -290,8 +291,12 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 		return 0;
 	start_fits = fits(&start, base);
 	next_fits = fits(&next, base);
-	if (!start_fits && !next_fits)
-		return 0;
+	if (!start_fits && !next_fits) {
+		if (!start.perhaps && !next.perhaps)
+			return 0;
+		next = next.perhaps ? next : start;
+		next.tail_call = next_fits = true;
+	}
 	if (!next_fits)
 		next = start;
 	if (!start_fits || !next_fits)
