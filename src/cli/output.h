@@ -17,6 +17,7 @@ struct cli_output {
 	char *path;      /* as the user wrote it; "-" for standard output */
 	char *temporary; /* named temporary file, where the file system has no unnamed ones */
 	bool force;
+	bool announce; /* its name is not the user's choice: say it */
 	bool direct; /* standard output, a pipe, a device: written as it comes */
 };
 

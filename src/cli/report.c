@@ -189,8 +189,6 @@ int cmd_report(const struct msp_options *options)
 	rc = cli_output_open(&out, path, options->force);
 	if (rc)
 		return rc;
-	rc = convert(options, format, &out);
-	if (!rc && !options->output)
-		cli_note("wrote %s", path);
-	return rc;
+	out.announce = !options->output;
+	return convert(options, format, &out);
 }

@@ -130,7 +130,7 @@ int cli_save(struct cli_output *out, const struct msp_format *format,
 		if (error != EPIPE)
 			write_elsewhere(out->path, format, profile, view);
 	} else if (strcmp(out->path, "-")) {
-		cli_detail("wrote %s", out->path);
+		(out->announce ? cli_note : cli_detail)("wrote %s", out->path);
 	}
 	cli_output_abandon(out);
 	return rc;
