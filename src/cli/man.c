@@ -52,8 +52,8 @@ void cli_man(FILE *out)
 	      ".B moonspy help\n.RI [ VERB ]\n.br\n.B moonspy \\-\\-version\n"
 	      ".SH DESCRIPTION\n"
 	      "moonspy shows where a running LuaJIT program spends its time, without stopping\n"
-	      "or changing it. Every stack is whole: kernel, C, Lua and compiled Lua in one line\n"
-	      "of callers, with function, file and line.\n"
+	      "or changing it. Stacks are whole: kernel, C, Lua and compiled Lua in one line\n"
+	      "of callers, with function, file and line. One that is not says so, and is counted.\n"
 	      ".SH VERBS\n",
 	      out);
 	for (int verb = 0; verb < CLI_VERB_COUNT; verb++) {
@@ -62,7 +62,8 @@ void cli_man(FILE *out)
 		fputc('\n', out);
 	}
 	exit_codes(out);
-	fputs(".PP\nWhere record started a COMMAND, its exit status is that of the COMMAND.\n",
+	fputs(".PP\nWhere record started a COMMAND, its exit status is that of the COMMAND; if\n"
+	      "that is 0 and nothing was collected, 3.\n",
 	      out);
 }
 

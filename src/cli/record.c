@@ -143,6 +143,7 @@ static int open_output(struct record *r)
 				       r->format->endings[0]);
 	rc = cli_output_open(&r->output, name, r->options->force);
 	r->output_open = !rc;
+	r->output.announce = !r->options->output;
 	return rc;
 }
 
@@ -484,14 +485,12 @@ int cmd_record(const struct msp_options *options)
 	rc = record(&r);
 	if (r.output_open)
 		cli_output_abandon(&r.output);
-	if (r.launched && !rc) {
+	if (r.launched && (!rc || rc == CLI_NOTHING)) {
 		/* With a duration the command goes on, and so do we: its status is ours. */
 		status = cli_launch_wait(&r.launch);
-		rc = status;
+		rc = status ? status : rc;
 	} else if (r.launched) {
-		status = cli_launch_ended(&r.launch) ? r.launch.status : 0;
 		cli_launch_abandon(&r.launch);
-		rc = rc == CLI_NOTHING && status ? status : rc;
 	}
 	msp_recorder_close(r.recorder);
 	free(r.pids);

@@ -11,10 +11,11 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 		.synopsis = "TARGET [OPTIONS]",
 		.summary = "sample a program and write a profile",
 		.text = "Samples every running thread of the target and writes where its CPU time "
-			"went. Each stack is whole: kernel, C, Lua and compiled Lua in one line of "
-			"callers. The target is neither stopped nor changed. Recording ends after "
+			"went. Stacks are whole: kernel, C, Lua and compiled Lua in one line of "
+			"callers; one that is not says so. The target is neither stopped nor changed. Recording ends after "
 			"the duration, at Ctrl-C or SIGTERM, or with the target; then the profile "
-			"is written.",
+			"is written. A command that was started goes on after the duration, and "
+			"moonspy waits for it.",
 		.needs_target = true,
 		.takes = CLI_TAKES_COMMAND,
 		.examples = {

@@ -39,6 +39,13 @@ expect 3 quiet_record -f json -o "$work/f" -p "$sleeper" -d 1s
 [ ! -e "$work/f" ] || fail "an empty profile was written"
 grep -q "0 samples" "$work/err" || fail "an empty profile in silence: $(cat "$work/err")"
 stop "$sleeper"
+# A command that waits is waited for as one that works, and its status is the answer.
+expect 9 quiet_record -o "$work/f" -f json -d 300ms -- sh -c "sleep 1; : >'$work/ended'; exit 9"
+[ -e "$work/ended" ] || fail "a command that used no CPU was left alone"
+# The name of a file that the user did not name.
+(cd "$work" && expect 0 quiet_record -- "$LUAJIT" -e "$busy")
+written=$(sed -n 's/^moonspy: wrote //p' "$work/err")
+[ -s "$work/$written" ] || fail "the profile's name is not told: $(cat "$work/err")"
 # No such process; wrong usage.
 expect 1 quiet_record -f json -o "$work/g" -p 4194303 -d 1s
 expect 2 quiet_record --no-such-option -- true
