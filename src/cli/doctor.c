@@ -78,6 +78,8 @@ static int end(const struct msp_options *options, struct msp_json *json, unsigne
 	} else if (ptrace) {
 		puts("\nmoonspy record can stop and read here (--engine=ptrace), not sample in the "
 		     "kernel.");
+	} else if (options->pid_count) {
+		puts("\nmoonspy record cannot sample that process.");
 	} else {
 		puts("\nmoonspy record cannot work here.");
 	}
@@ -88,16 +90,19 @@ int cmd_doctor(const struct msp_options *options)
 {
 	struct msp_json json = {.buffer.out = stdout};
 	unsigned lost = 0;
+	bool unreadable = false; /* the process: its other checks would say the same */
 
 	begin(options, &json);
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
 		struct doctor_result result = {.level = DOCTOR_OK};
 
-		if (checks[i].process && !options->pid_count)
+		if (checks[i].process && (!options->pid_count || unreadable))
 			continue;
 		checks[i].run(options->pid_count ? options->pids[0] : 0, &result);
-		if (result.level == DOCTOR_FAIL)
+		if (result.level == DOCTOR_FAIL) {
 			lost |= checks[i].needed_by;
+			unreadable = checks[i].run == doctor_check_process;
+		}
 		if (options->json)
 			put_json(&json, checks[i].name, &result);
 		else

@@ -3,6 +3,7 @@
 #include "cli/doctor.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/finder.h"
 #include "moonspy/moonspy.h"
@@ -18,7 +19,7 @@ static struct msp_process *open_process(pid_t pid, struct doctor_result *result)
 		return process;
 	result->level = DOCTOR_FAIL;
 	snprintf(result->text, sizeof(result->text), "process %d: %s", pid, msp_strerror(error));
-	if (error == MSP_E_PERMISSION)
+	if (error == MSP_E_PERMISSION && geteuid())
 		snprintf(result->todo, sizeof(result->todo), "sudo moonspy doctor -p %d", pid);
 	return NULL;
 }

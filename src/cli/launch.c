@@ -116,8 +116,9 @@ int cli_launch_go(struct cli_launch *launch, char **command)
 		return 0; /* closed by exec */
 	cli_launch_wait(launch);
 	cli_error(cli_fmt("cannot start %s", command[0]), strerror(error),
-		  error == ENOENT ? "check the name, or give the path"
-				  : cli_fmt("ls -l $(command -v %s)", command[0]));
+		  error == ENOENT	    ? "check the name, or give the path"
+		  : strchr(command[0], '/') ? cli_fmt("ls -l %s", command[0])
+					    : cli_fmt("ls -l $(command -v %s)", command[0]));
 	return error == ENOENT ? 127 : 126;
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cachedir.h"
 #include "cli/messages.h"
@@ -46,7 +47,8 @@ static int not_permitted(const char *verb, const struct cli_live *live)
 	cli_error(cli_fmt("not permitted to look into process %d", (int)live->pid),
 		  cli_fmt("it runs as %s, or the system restricts tracing",
 			  cli_user_name(st.st_uid, user, sizeof(user))),
-		  cli_fmt("sudo moonspy %s -p %d", verb, (int)live->pid));
+		  geteuid() ? cli_fmt("sudo moonspy %s -p %d", verb, (int)live->pid)
+			    : "moonspy doctor");
 	return CLI_PERMISSION;
 }
 

@@ -242,10 +242,17 @@ static int positional(struct parser *p, char *text)
 {
 	const struct cli_verb_info *verb = &cli_verbs[p->options->verb];
 	struct msp_options *options = p->options;
+	uint64_t pid;
 
 	if (verb->takes != CLI_TAKES_NOTHING && verb->takes != CLI_TAKES_COMMAND) {
 		options->files[options->file_count++] = text;
 		return 0;
+	}
+	if (cli_option_by_letter(options->verb, 'p') && cli_parse_number(text, 1, MAX_PID, &pid)) {
+		cli_error(cli_fmt("%s does not take '%s'", verb->name, text),
+			  "a process is named by -p",
+			  cli_fmt("moonspy %s -p %s", verb->name, text));
+		return CLI_USAGE;
 	}
 	cli_error(cli_fmt("%s does not take '%s'", verb->name, text),
 		  verb->takes == CLI_TAKES_COMMAND
