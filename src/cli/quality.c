@@ -35,7 +35,7 @@ void cli_quality_stats(const struct msp_quality *quality)
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
 		fprintf(stderr, "%12s  %s\n", cli_count(counters[i].value, text), counters[i].name);
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && quality->errors[i].reason[0]; i++)
-		fprintf(stderr, "%12s  not whole: %s\n", cli_count(quality->errors[i].count, text),
+		fprintf(stderr, "%12s  incomplete: %s\n", cli_count(quality->errors[i].count, text),
 			quality->errors[i].reason);
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && quality->ways[i].reason[0]; i++)
 		fprintf(stderr, "%12s  second way: %s\n", cli_count(quality->ways[i].count, text),
