@@ -47,7 +47,7 @@ lua=$!
 ) >"$work/turns" &
 load=$!
 sleep 1
-"$MOONSPY" record -a -r 999 -f msp -o "$work/all" --force 2>"$work/all.err" &
+"$MOONSPY" record -a -r 99 -f msp -o "$work/all" --force 2>"$work/all.err" &
 all=$!
 "$MOONSPY" record -p $lua -r 999 -f msp -o "$work/pid" --force 2>"$work/pid.err" &
 pid=$!
