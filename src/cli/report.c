@@ -123,6 +123,7 @@ static int filter_pids(const struct msp_options *options, struct msp_profile **p
 	if (choice.to) {
 		*msp_profile_quality(choice.to) = *msp_profile_quality_of(*profile);
 		error = msp_profile_each(*profile, choose, &choice);
+		error = error ? error : msp_profile_copy_meta(*profile, choice.to);
 	}
 	msp_profile_free(*profile);
 	*profile = choice.to;

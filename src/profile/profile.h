@@ -96,6 +96,9 @@ struct msp_view {
 int msp_profile_view(const struct msp_profile *profile, const struct msp_view *view,
 		     struct msp_profile **out);
 
+/* Metadata and objects of one profile for another, which keeps the metadata that it has. */
+int msp_profile_copy_meta(const struct msp_profile *from, struct msp_profile *to);
+
 /* Adds all of another profile; metadata that both have stays as it was. */
 int msp_profile_merge(struct msp_profile *profile, const struct msp_profile *other);
 

@@ -108,6 +108,19 @@ static int copy_counts(const struct msp_profile *from, const uint32_t *nodes, bo
 	return 0;
 }
 
+int msp_profile_copy_meta(const struct msp_profile *from, struct msp_profile *to)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < from->n_meta; i++)
+		if (!msp_profile_meta(to, from->meta[i].key))
+			err = msp_profile_set_meta(to, from->meta[i].key, from->meta[i].value);
+	for (uint32_t i = 0; !err && i < from->n_objects; i++)
+		err = msp_profile_set_object(to, from->objects[i].name, from->objects[i].build_id,
+					     from->objects[i].path);
+	return err;
+}
+
 static int copy_names(const struct msp_profile *from, bool threads, struct msp_profile *to)
 {
 	int err = 0;
@@ -118,13 +131,7 @@ static int copy_names(const struct msp_profile *from, bool threads, struct msp_p
 		if (t->name && (threads || !t->tid))
 			err = msp_profile_set_name(to, t->pid, t->tid, t->name);
 	}
-	for (uint32_t i = 0; !err && i < from->n_meta; i++)
-		if (!msp_profile_meta(to, from->meta[i].key))
-			err = msp_profile_set_meta(to, from->meta[i].key, from->meta[i].value);
-	for (uint32_t i = 0; !err && i < from->n_objects; i++)
-		err = msp_profile_set_object(to, from->objects[i].name, from->objects[i].build_id,
-					     from->objects[i].path);
-	return err;
+	return err ? err : msp_profile_copy_meta(from, to);
 }
 
 static int copy_into(const struct msp_profile *from, const struct msp_view *view,

@@ -54,7 +54,9 @@ static int write_profile(const char *path, int pid, uint64_t count)
 	quality->rate = 99;
 	quality->seconds = 2;
 	if (add(profile, pid, 3, count) || add(profile, pid, 4, count) ||
-	    add(profile, pid, 5, count) || msp_profile_set_name(profile, pid, 0, "app"))
+	    add(profile, pid, 5, count) || msp_profile_set_name(profile, pid, 0, "app") ||
+	    msp_profile_set_meta(profile, "command", "app") ||
+	    msp_profile_set_object(profile, "app", "c0ffee", "/usr/bin/app"))
 		goto out;
 	rc = format->write(profile, out);
 out:
