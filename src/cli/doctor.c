@@ -56,6 +56,8 @@ static void begin(const struct msp_options *options, struct msp_json *json)
 	msp_json_object(json);
 	msp_json_key(json, "schema");
 	msp_json_uint(json, 1);
+	msp_json_key(json, "type");
+	msp_json_string(json, "doctor");
 	msp_json_key(json, "checks");
 	msp_json_array(json);
 }

@@ -177,6 +177,8 @@ int cmd_list(const struct msp_options *options)
 		msp_json_object(&list.json);
 		msp_json_key(&list.json, "schema");
 		msp_json_uint(&list.json, 1);
+		msp_json_key(&list.json, "type");
+		msp_json_string(&list.json, "list");
 		msp_json_key(&list.json, "processes");
 		msp_json_array(&list.json);
 	}
