@@ -46,6 +46,7 @@ struct msp_sampler {
 	const struct msp_sampler_handlers *handlers;
 	uint32_t rate;
 	bool clock_chosen, hardware;
+	uint64_t clock_offset; /* msp_clock_offset() */
 	int stats_fd;
 
 	struct bpf_link **links;

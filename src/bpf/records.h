@@ -68,7 +68,7 @@ struct msp_sample {
 	uint32_t ways;   /* bit n: enum msp_way n was taken */
 	uint32_t parent; /* walked with the tables of that process, which it was forked from; 0: its own */
 	char comm[16];
-	uint64_t time; /* ns, CLOCK_MONOTONIC */
+	uint64_t time; /* ns, the kernel's monotonic clock; to handlers ours */
 };
 
 /*

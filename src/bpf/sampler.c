@@ -15,6 +15,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/clock.h"
 #include "bpf/internal.h"
 #include "moonspy/moonspy.h"
 
@@ -205,6 +206,7 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 		return MSP_E_NOMEM;
 	error[0] = 0;
 	s->rate = opts->rate;
+	s->clock_offset = msp_clock_offset();
 	s->stats_fd = s->segments = -1;
 	load_log = error;
 	load_log_size = error_size;
@@ -371,12 +373,15 @@ int sampler_on_record(void *ctx, void *data, size_t size)
 	struct msp_sampler *s = ctx;
 	const struct msp_sample *sample = data;
 	const struct msp_event *event = data;
+	struct msp_sample ours;
 
 	if (sample->kind != MSP_RECORD_SAMPLE)
 		return s->handlers->event(s->handlers->ctx, event);
 	if (size < sizeof(*sample) + sample->frame_count * sizeof(struct msp_raw_frame))
 		return 0;
-	return s->handlers->sample(s->handlers->ctx, sample,
+	ours = *sample;
+	ours.time += s->clock_offset;
+	return s->handlers->sample(s->handlers->ctx, &ours,
 				   (const struct msp_raw_frame *)(sample + 1));
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bpf/clock.h"
 #include "bpf/sideband.h"
 #include "moonspy/moonspy.h"
 
@@ -25,6 +26,7 @@ struct msp_sideband {
 	int epoll;
 	int count;
 	size_t page_size;
+	uint64_t clock_offset; /* msp_clock_offset() */
 	struct stream *stream;
 	uint8_t record[MAX_RECORD]; /* one that wraps around the ring's end */
 };
@@ -97,6 +99,7 @@ int msp_sideband_open(struct msp_sideband **out)
 	if (!sb)
 		return MSP_E_NOMEM;
 	sb->page_size = sysconf(_SC_PAGESIZE);
+	sb->clock_offset = msp_clock_offset();
 	sb->count = sysconf(_SC_NPROCESSORS_CONF);
 	sb->stream = calloc(sb->count, sizeof(*sb->stream));
 	sb->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -204,8 +207,10 @@ static void consume_stream(struct msp_sideband *sb, struct stream *st, msp_chang
 		h = record_at(sb, data, mask, tail);
 		if (h->size < sizeof(*h) + sizeof(uint64_t))
 			break;
-		if (decode(h, &change))
+		if (decode(h, &change)) {
+			change.time += sb->clock_offset;
 			fn(ctx, &change);
+		}
 		tail += h->size;
 	}
 	__atomic_store_n(&st->page->data_tail, head, __ATOMIC_RELEASE);
