@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,12 +87,23 @@ static void keep_streams_free(void)
 			return; /* no /dev: nothing can be done about it */
 }
 
+/*
+ * Tables of megabytes are made anew from time to time, for hours: each gets
+ * memory of its own, which goes back. The C library would raise the size from
+ * which it does that, and what was kept small would fill the holes.
+ */
+static void keep_memory_tidy(void)
+{
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
+}
+
 int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : NULL;
 	enum cli_verb verb;
 
 	keep_streams_free();
+	keep_memory_tidy();
 	if (!word) {
 		cli_help(stderr);
 		return CLI_USAGE;

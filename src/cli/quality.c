@@ -14,7 +14,7 @@ void cli_quality_line(const struct msp_quality *quality)
 	cli_note("%s", text);
 }
 
-void cli_quality_stats(const struct msp_quality *quality)
+static void quality_stats(const struct msp_quality *quality)
 {
 	const struct {
 		const char *name;
@@ -40,4 +40,15 @@ void cli_quality_stats(const struct msp_quality *quality)
 	for (size_t i = 0; i < MSP_PROFILE_MAX_REASONS && quality->ways[i].reason[0]; i++)
 		fprintf(stderr, "%12s  second way: %s\n", cli_count(quality->ways[i].count, text),
 			quality->ways[i].reason);
+}
+
+void cli_profile_stats(const struct msp_profile *profile)
+{
+	char text[CLI_COUNT_SIZE];
+
+	quality_stats(msp_profile_quality_of(profile));
+	fprintf(stderr, "%12s  different stacks\n",
+		cli_count(msp_profile_stack_count(profile), text));
+	fprintf(stderr, "%12.1f  MiB that the profile takes\n",
+		(double)msp_profile_memory(profile) / (1 << 20));
 }

@@ -449,7 +449,7 @@ static int save(struct record *r)
 	r->output_open = false; /* cli_save() ends it */
 	rc = cli_save(&r->output, r->format, profile, &r->options->view);
 	if (r->options->stats) {
-		cli_quality_stats(&quality);
+		cli_profile_stats(profile);
 		start_stats(r);
 	}
 	cli_quality_line(&quality);

@@ -167,7 +167,7 @@ static int convert(const struct msp_options *options, const struct msp_format *f
 	else
 		cli_output_abandon(out);
 	if (!rc && options->stats)
-		cli_quality_stats(msp_profile_quality_of(profile));
+		cli_profile_stats(profile);
 	msp_profile_free(profile);
 	return rc;
 }

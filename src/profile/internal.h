@@ -66,6 +66,7 @@ struct msp_profile {
 /* The profile's copy of text, NULL for NULL. Negative: error code. */
 int msp_intern(struct msp_strings *strings, uint64_t seed, const char *text, const char **out);
 void msp_strings_free(struct msp_strings *strings);
+size_t msp_strings_memory(const struct msp_strings *strings);
 
 /* Room for one more element in an array; doubles it. */
 int msp_grow(void *array, uint32_t n, uint32_t *room, size_t size);

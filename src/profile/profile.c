@@ -354,6 +354,30 @@ void msp_profile_meta_at(const struct msp_profile *profile, size_t i, const char
 	*value = profile->meta[i].value;
 }
 
+size_t msp_profile_memory(const struct msp_profile *profile)
+{
+	const struct msp_table *const table[] = {&profile->frame_table, &profile->node_table,
+						 &profile->stack_table, &profile->thread_table,
+						 &profile->count_table};
+	size_t bytes = sizeof(*profile) + msp_strings_memory(&profile->strings) +
+		       profile->frames_room * sizeof(*profile->frames) +
+		       profile->nodes_room * sizeof(*profile->nodes) +
+		       profile->depths_room * sizeof(*profile->depths) +
+		       profile->threads_room * sizeof(*profile->threads) +
+		       profile->counts_room * sizeof(*profile->counts) +
+		       profile->meta_room * sizeof(*profile->meta) +
+		       profile->objects_room * sizeof(*profile->objects);
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		bytes += msp_table_memory(table[i]);
+	return bytes;
+}
+
+size_t msp_profile_stack_count(const struct msp_profile *profile)
+{
+	return profile->n_counts;
+}
+
 size_t msp_profile_frame_count(const struct msp_profile *profile)
 {
 	return profile->n_frames;

@@ -67,6 +67,9 @@ void msp_quality_way(struct msp_quality *quality, const char *reason, uint64_t c
 int msp_profile_set_meta(struct msp_profile *profile, const char *key, const char *value);
 const char *msp_profile_meta(const struct msp_profile *profile, const char *key);
 
+/* Bytes that the profile takes, its unused room too. A stack that is seen again takes none. */
+size_t msp_profile_memory(const struct msp_profile *profile);
+size_t msp_profile_stack_count(const struct msp_profile *profile); /* different ones, of all threads */
 size_t msp_profile_frame_count(const struct msp_profile *profile);
 /* NULL: no such frame. The frame stays where it is until the next msp_profile_frame. */
 const struct msp_frame *msp_profile_frame_at(const struct msp_profile *profile, uint32_t id);

@@ -72,6 +72,15 @@ int msp_intern(struct msp_strings *strings, uint64_t seed, const char *text, con
 	return 0;
 }
 
+size_t msp_strings_memory(const struct msp_strings *strings)
+{
+	size_t bytes = strings->room * sizeof(*strings->list) + msp_table_memory(&strings->table);
+
+	for (const struct msp_chunk *chunk = strings->chunks; chunk; chunk = chunk->next)
+		bytes += sizeof(*chunk) + chunk->size;
+	return bytes;
+}
+
 void msp_strings_free(struct msp_strings *strings)
 {
 	while (strings->chunks) {

@@ -105,6 +105,11 @@ static inline void msp_table_insert(struct msp_table *table, uint32_t hash, uint
 	table->used++;
 }
 
+static inline size_t msp_table_memory(const struct msp_table *table)
+{
+	return table->slots ? ((size_t)table->mask + 1) * sizeof(*table->slots) : 0;
+}
+
 static inline void msp_table_free(struct msp_table *table)
 {
 	free(table->slots);

@@ -3,9 +3,9 @@
 # usage: run.sh [MINUTES]: records for so long (60), whole machine and one process, what makes a profiler
 # grow: programs of 300 files that come and go, functions and traces that are made and dropped, libraries.
 # Memory and open files are noted every 30 s, in soak-all.log and soak-pid.log. What they are in
-# the last quarter must not be more than in the second, by a tenth and 2 MiB; of the whole machine, besides,
-# by 0.6 KiB for each program started: samples are kept apart by process. Less than an hour is only
-# printed: what is remembered of functions and frames has not reached its bounds by then.
+# the last quarter must not be more than in the second, by a tenth, 2 MiB, and half of what the profile
+# takes in the end: new stacks need room, and each process has its own. Less than an hour is only printed:
+# what is remembered of functions and frames has not reached its bounds by then.
 # Environment: MOONSPY, PROGRAMS, LUAJIT.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,9 +47,9 @@ lua=$!
 ) >"$work/turns" &
 load=$!
 sleep 1
-"$MOONSPY" record -a -r 99 -f msp -o "$work/all" --force 2>"$work/all.err" &
+"$MOONSPY" record -a -r 99 --stats -f msp -o "$work/all" --force 2>"$work/all.err" &
 all=$!
-"$MOONSPY" record -p $lua -r 999 -f msp -o "$work/pid" --force 2>"$work/pid.err" &
+"$MOONSPY" record -p $lua -r 999 --stats -f msp -o "$work/pid" --force 2>"$work/pid.err" &
 pid=$!
 
 # note NAME PID: seconds, KiB resident, KiB of these its own, open files
@@ -74,11 +74,10 @@ wait $load || :
 cat "$work/turns" "$work/all.err" "$work/pid.err"
 [ $status = 0 ] || echo "FAIL: moonspy ended with $status"
 for name in all pid; do
-	programs=0
-	[ $name = pid ] || programs=$(sed -n 's/ programs started//p' "$work/turns")
-	python3 - "$name" "soak-$name.log" "$programs" <<'END' || [ "$minutes" -lt 60 ] || status=1
+	profile=$(sed -n 's/^ *\([0-9.]*\)  MiB that the profile takes$/\1/p' "$work/$name.err")
+	python3 - "$name" "soak-$name.log" "${profile:-0}" <<'END' || [ "$minutes" -lt 60 ] || status=1
 import sys
-data = 0.6 * int(sys.argv[3]) / 2
+data = 1024 * float(sys.argv[3]) / 2
 rows = [list(map(int, line.split())) for line in open(sys.argv[2])]
 n, bad = len(rows), []
 for what, column, room in ("KiB resident", 1, 2048 + data), ("KiB of its own", 2, 2048 + data), ("open files", 3, 20):

@@ -294,6 +294,34 @@ static void test_objects(void **state)
 	msp_profile_free(q);
 }
 
+/* Memory is bound by the number of different stacks, not of samples. */
+static void test_a_stack_seen_again_takes_no_memory(void **state)
+{
+	enum { STACKS = 10000 };
+	struct msp_profile *p = msp_profile_new();
+	size_t before;
+	uint32_t ids[2];
+
+	ids[0] = named(p, "root");
+	before = msp_profile_memory(p);
+	for (int i = 0; i < STACKS; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%d", i);
+		ids[1] = named(p, name);
+		assert_int_equal(msp_profile_add(p, 1, 1, ids, 2, 1), 0);
+	}
+	assert_int_equal(msp_profile_stack_count(p), STACKS);
+	/* A frame, a node, a counter and a name at least. */
+	assert_true(msp_profile_memory(p) > before + STACKS * (sizeof(struct msp_frame) + 24));
+	before = msp_profile_memory(p);
+	for (int i = 0; i < STACKS; i++)
+		assert_int_equal(msp_profile_add(p, 1, 1, ids, 2, 1), 0);
+	assert_int_equal(msp_profile_memory(p), before);
+	assert_int_equal(msp_profile_stack_count(p), STACKS);
+	msp_profile_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,6 +335,7 @@ int main(void)
 		cmocka_unit_test(test_errors_are_sorted_and_bounded),
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_a_stack_seen_again_takes_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
