@@ -87,8 +87,12 @@ static void signals_pass(void **state)
 	char *command[] = {"sh", "-c", "trap 'exit 7' TERM; : >ready; while :; do sleep 0.05; done",
 			   NULL};
 	struct cli_launch launch;
+	struct sigaction hup, term;
 	int last = 0;
 
+	/* Under nohup, say, they are ignored, and stay it. */
+	sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_DFL}, &hup);
+	sigaction(SIGTERM, &(struct sigaction){.sa_handler = SIG_DFL}, &term);
 	assert_int_equal(cli_launch_start(&launch, command), 0);
 	assert_int_equal(cli_signals_install(launch.pid), 0);
 	assert_int_equal(cli_signals_seen(NULL), 0);
@@ -103,6 +107,8 @@ static void signals_pass(void **state)
 	kill(getpid(), SIGHUP);
 	assert_int_equal(cli_signals_seen(&last), 2);
 	cli_launch_abandon(&launch);
+	sigaction(SIGHUP, &hup, NULL);
+	sigaction(SIGTERM, &term, NULL);
 }
 
 /* The line of /proc/self/status as this program was started: in the background of a shell, some are ignored. */
