@@ -238,7 +238,20 @@ static int open_checked(int path_fd, const struct msp_map *map)
 	return MSP_E_NOT_FOUND;
 }
 
-/* The file itself, whatever became of its name. It needs a capability, and is sure. */
+/* Does the link in map_files lead to the name that the map has? */
+static bool has_name(struct msp_process *process, const char *path, const struct msp_map *map)
+{
+	char name[4096];
+	size_t size = strlen(map->name);
+	ssize_t n = readlinkat(process->dir, path, name, sizeof(name));
+
+	return n >= 0 && (size_t)n >= size && !memcmp(name, map->name, size);
+}
+
+/*
+ * The file itself, whatever became of its name. It needs a capability, and is sure, but for another
+ * file that has come to the same place since the maps were read.
+ */
 static int open_map_files(struct msp_process *process, const struct msp_map *map)
 {
 	char path[64];
@@ -250,7 +263,8 @@ static int open_map_files(struct msp_process *process, const struct msp_map *map
 	fd = openat(process->dir, path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return msp_target_error(errno);
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    (st.st_ino != map->inode && !has_name(process, path, map))) {
 		close(fd);
 		return MSP_E_NOT_FOUND;
 	}

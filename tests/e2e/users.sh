@@ -94,6 +94,8 @@ stop "$threads"
 python3 - "$MOONSPY" "$target" "$work" <<-'END' || fail "signals"
 	import os, signal, subprocess, sys, time
 
+	signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays it
+
 	moonspy, target, work = sys.argv[1:]
 	bad = 0
 
