@@ -4,7 +4,8 @@
 
 A stack of one that is expected in the other at least FEW times must be there, and the shares of each
 function must be the same but for what chance does to so many samples. A stop counts for several samples
-where the machine is busy or the rate went down: chance counts stops. Of a stack, kernel frames and
+where the machine is busy or the rate went down, one for more than another: chance does then what it does
+to half as many equal ones. Of a stack, kernel frames and
 whether it is compiled are left out.
 """
 import collections
@@ -58,7 +59,7 @@ def main():
     for function in set(sa) | set(sb):
         pa, pb = sa[function] / na, sb[function] / nb
         p = (sa[function] + sb[function]) / (na + nb)
-        room = DEVIATIONS * math.sqrt(p * (1 - p) * (1 / na + 1 / stops)) + SLACK
+        room = DEVIATIONS * math.sqrt(p * (1 - p) * (1 / na + 2 / stops)) + SLACK
         worst = max(worst, abs(pa - pb))
         if abs(pa - pb) > room:
             print("%s: %s: %.1f %% and %.1f %%, at most %.1f apart" % (name, function, 100 * pa, 100 * pb, 100 * room))
