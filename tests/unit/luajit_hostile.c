@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Proof and scan on memory that lies: random bytes, pointers in circles, failing reads, endless lists. */
 #include "luajit_help.h"
+#include "luajit_mutator.h"
 
 #define ROUNDS 3000
 #define MEM_SIZE 65536
@@ -13,14 +14,6 @@ struct liar {
 	uint64_t target; /* POINTERS: every word points around there */
 	uint8_t byte;
 };
-
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
 
 static int lie(void *ctx, uint64_t addr, void *buf, size_t size)
 {
@@ -115,14 +108,8 @@ static void test_prove(void **state)
 	assert_true(worst < 250);
 }
 
-/* A real process's memory with some words replaced: a proof may hold, but nothing may go wrong. */
-struct mutator {
-	const struct msp_memory *mem;
-	uint64_t seed;
-	unsigned int one_in;
-};
-
-static int mutate(void *ctx, uint64_t addr, void *buf, size_t size)
+/* Whole pointers: a proof may hold, but nothing may go wrong. */
+static int mutate_pointers(void *ctx, uint64_t addr, void *buf, size_t size)
 {
 	struct mutator *m = ctx;
 	int rc = msp_read(m->mem, addr, buf, size);
@@ -161,7 +148,7 @@ static void test_mutated(void **state)
 	for (int i = 0; i < 500; i++) {
 		struct mutator m = {msp_process_memory(c.process), 77U + (unsigned int)i * 1234567U,
 				    rates[i % 5]};
-		struct msp_memory mem = {.read = mutate, .ctx = &m};
+		struct msp_memory mem = {.read = mutate_pointers, .ctx = &m};
 		struct msp_lj_proof proof;
 		double begin = cpu_ms();
 

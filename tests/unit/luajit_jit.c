@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a real LuaJIT compiled, what it gave up on and why; and memory that lies. */
 #include "luajit_help.h"
+#include "luajit_mutator.h"
 
 #include "luajit/jit.h"
 
@@ -177,37 +178,6 @@ static void test_flush(void **state)
 		usleep(10000);
 	}
 	assert_true(flushed);
-}
-
-/* A real process's memory with some words replaced. */
-struct mutator {
-	const struct msp_memory *mem;
-	uint64_t seed;
-	unsigned int one_in;
-};
-
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-static int mutate(void *ctx, uint64_t addr, void *buf, size_t size)
-{
-	struct mutator *m = ctx;
-	int rc = msp_read(m->mem, addr, buf, size);
-
-	for (size_t i = 0; rc == 0 && i + 4 <= size; i += 4) {
-		uint32_t r = next_random(&m->seed);
-
-		if (r % m->one_in)
-			continue;
-		r = next_random(&m->seed);
-		memcpy((uint8_t *)buf + i, &r, r & 1 ? 4 : 2);
-	}
-	return rc;
 }
 
 static void ignore_place(void *ctx, const struct msp_lj_code_place *place)

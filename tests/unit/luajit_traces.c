@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of a real LuaJIT: what is inlined where, what a flush does to it, and memory that lies. */
 #include "luajit_help.h"
+#include "luajit_mutator.h"
 
 #include "luajit/trace_image.h"
 #include "unwind/ident.h"
@@ -297,41 +298,10 @@ static void test_nothing_there(void **state)
 	msp_lj_traces_free(traces);
 }
 
-/* A real process's memory with some words replaced, by garbage or by neighbours. */
-struct mutator {
-	const struct msp_memory *mem;
-	uint64_t seed;
-	unsigned int one_in;
-};
-
 struct around {
 	struct mutator mutator;
 	uint64_t start, end; /* what does not lie */
 };
-
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-static int mutate(void *ctx, uint64_t addr, void *buf, size_t size)
-{
-	struct mutator *m = ctx;
-	int rc = msp_read(m->mem, addr, buf, size);
-
-	for (size_t i = 0; rc == 0 && i + 4 <= size; i += 4) {
-		uint32_t r = next_random(&m->seed);
-
-		if (r % m->one_in)
-			continue;
-		r = next_random(&m->seed);
-		memcpy((uint8_t *)buf + i, &r, 4);
-	}
-	return rc;
-}
 
 /* An image of it may be wrong, but each of its numbers leads somewhere, and it does not take long. */
 /* The trace is there as it was, but all that it names lies: its functions, their code and constants, its own code. */
