@@ -85,6 +85,8 @@ struct msp_unwind_table {
 	bool from_cache;
 };
 int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **out);
+/* The last row at or before an image-relative address; NULL: there is none. */
+const struct msp_row *msp_unwind_row(const struct msp_unwind_table *table, uint64_t addr);
 
 /*
  * Replaces the rows in [start, end) by others (the interpreter block, analysed

@@ -110,6 +110,21 @@ static void show(struct msp_image *image, bool from_cache)
 	image->table.from_cache = from_cache;
 }
 
+const struct msp_row *msp_unwind_row(const struct msp_unwind_table *table, uint64_t addr)
+{
+	uint32_t low = 0, high = table->row_count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (table->rows[mid].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low ? &table->rows[low - 1] : NULL;
+}
+
 int msp_image_unwind(struct msp_image *image, const struct msp_unwind_table **out)
 {
 	struct msp_rows *rows;

@@ -38,20 +38,12 @@ static void add_ref(struct msp_lj_build *build, uint64_t target, enum msp_lj_ref
 static uint64_t certain_start(const struct msp_lj_build *build, uint64_t addr)
 {
 	const struct msp_unwind_table *table;
-	uint32_t low = 0, high;
+	const struct msp_row *row;
 
 	if (msp_image_unwind(build->image, &table) != 0)
 		return 0;
-	high = table->row_count;
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (table->rows[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low ? table->rows[low - 1].addr : 0;
+	row = msp_unwind_row(table, addr);
+	return row ? row->addr : 0;
 }
 
 static bool refers_to(const struct msp_lj_build *build, const struct msp_insn *insn,

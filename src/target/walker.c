@@ -89,21 +89,6 @@ MSP_SUB(find_mapping)
 	return 1;
 }
 
-/* The last row at or before addr. */
-static const struct msp_row *find_row(const struct msp_unwind_table *table, uint64_t addr)
-{
-	uint32_t low = 0, high = table->row_count, mid;
-
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (table->rows[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low ? &table->rows[low - 1] : NULL;
-}
-
 MSP_SUB(find_rule)
 {
 	const struct msp_image_entry *entry;
@@ -115,7 +100,7 @@ MSP_SUB(find_rule)
 	if (!entry || !entry->table)
 		return MSP_ERR_NO_TABLE;
 	w->image_layout = entry->layout;
-	row = find_row(entry->table, w->look - w->map.base);
+	row = msp_unwind_row(entry->table, w->look - w->map.base);
 	if (!row || row->rule >= entry->table->rule_count)
 		return MSP_ERR_NO_RULE;
 	w->rule = entry->table->rules[row->rule];
