@@ -252,6 +252,8 @@ MSP_SUB(find_rule)
 
 	w->image_layout = 0;
 	__builtin_memset(&w->rule, 0, sizeof(w->rule));
+	if (!id)
+		return MSP_ERR_NO_FILE;
 	if (!image)
 		return MSP_ERR_NO_TABLE;
 	w->image_layout = image->layout;

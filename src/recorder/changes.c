@@ -78,7 +78,7 @@ static bool covers_known(const struct rec_process *p, const struct msp_change *c
 	const struct msp_mapping *map = p->space ? msp_space_mappings(p->space, &n) : NULL;
 
 	for (size_t i = 0; i < n; i++)
-		if (map[i].flags & MSP_MAP_FILE && map[i].start < change->end &&
+		if (map[i].flags & (MSP_MAP_FILE | MSP_MAP_UNREAD) && map[i].start < change->end &&
 		    change->start < map[i].end)
 			return true;
 	return false;

@@ -122,7 +122,7 @@ static int send_images(struct msp_recorder *rec, const struct msp_mapping *map, 
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < count; i++)
-		if (!msp_sampler_has_image(rec->sampler, map[i].image))
+		if (map[i].image && !msp_sampler_has_image(rec->sampler, map[i].image))
 			err = send_image(rec, map[i].image);
 	return err;
 }
@@ -148,7 +148,7 @@ static struct msp_mapping *file_mappings(const struct msp_space *space, uint32_t
 	struct msp_mapping *out = calloc(n + 1, sizeof(*out));
 
 	for (size_t i = 0; out && i < n; i++)
-		if (map[i].flags & MSP_MAP_FILE)
+		if (map[i].flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))
 			out[to++] = map[i];
 	*count = to;
 	return out;

@@ -209,6 +209,8 @@ static void answer_lines(struct refresh *refresh)
 		struct msp_mapping *mapping = &refresh->mapping[i];
 		const struct msp_image_entry *entry;
 
+		if (!mapping->image && map->name[0] == '/')
+			mapping->flags = MSP_MAP_UNREAD;
 		if (refresh->request_of[i] < 0)
 			continue;
 		entry = refresh->request[refresh->request_of[i]].entry;

@@ -84,7 +84,7 @@ void msp_space_free(struct msp_space *space);
 /*
  * Reads the mappings and loads images that are new. Returns 1 if anything
  * executable changed since the last call, else 0. A file that cannot be opened
- * or is no ELF file leaves its mapping without an image: MSP_MAP_FILE unset.
+ * or is no ELF file leaves its mapping without an image: MSP_MAP_UNREAD instead of MSP_MAP_FILE.
  */
 int msp_space_refresh(struct msp_space *space);
 

@@ -81,7 +81,7 @@ MSP_SUB(find_mapping)
 	if (w->look - w->map.start < w->map.end - w->map.start)
 		return 0;
 	map = msp_space_find(host_of(w)->space, w->look);
-	if (map && (map->flags & MSP_MAP_FILE)) {
+	if (map && (map->flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))) {
 		w->map = *map;
 		return 0;
 	}
@@ -96,6 +96,8 @@ MSP_SUB(find_rule)
 
 	w->image_layout = 0;
 	w->rule = (struct msp_rule){0};
+	if (!w->map.image)
+		return MSP_ERR_NO_FILE;
 	entry = msp_images_get(msp_space_images(host_of(w)->space), w->map.image);
 	if (!entry || !entry->table)
 		return MSP_ERR_NO_TABLE;

@@ -67,6 +67,7 @@ enum msp_state {
 	_(TRUNCATED, "truncated") \
 	_(NO_PROCESS, "process not known yet") \
 	_(NO_MAPPING, "pc in no known mapping") \
+	_(NO_FILE, "mapped file could not be read") \
 	_(NO_TABLE, "no unwind table yet") \
 	_(NO_RULE, "no unwind rule") \
 	_(BAD_RULE, "unsupported unwind rule") \

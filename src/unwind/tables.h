@@ -105,6 +105,7 @@ struct msp_row {
 /* Bits of msp_mapping.flags. */
 #define MSP_MAP_FILE 0x1 /* image is valid */
 #define MSP_MAP_VDSO 0x2
+#define MSP_MAP_UNREAD 0x4 /* of a file that could not be read: image 0, whose code has no rules */
 
 /* An executable mapping of a process. pc - base is the image-relative address. */
 struct msp_mapping {

@@ -46,9 +46,14 @@ static const char *symbol_at(const struct msp_space *space, uint64_t pc)
 static void with_jit(struct shared *shared)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("no ELF", MFD_CLOEXEC);
+	void *file;
 
+	shared->errors += ftruncate(fd, 4096);
+	file = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	shared->value[0] = (long)code;
-	shared->errors += code == MAP_FAILED;
+	shared->value[1] = (long)file;
+	shared->errors += code == MAP_FAILED || file == MAP_FAILED;
 	shared->ready = 1;
 	while (!shared->stop)
 		nap();
@@ -92,6 +97,10 @@ static void test_mappings(void **state)
 	assert_non_null(map);
 	assert_int_equal(map->image, 0);
 	assert_int_equal(map->flags, 0);
+	map = msp_space_find(space, child.shared->value[1]);
+	assert_non_null(map);
+	assert_int_equal(map->image, 0);
+	assert_int_equal(map->flags, MSP_MAP_UNREAD);
 	assert_null(msp_space_find(space, 0));
 	assert_null(msp_space_find(space, UINT64_MAX));
 	msp_space_free(space);
