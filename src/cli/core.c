@@ -11,7 +11,6 @@ static int show(const struct msp_options *options, struct cli_live *live)
 {
 	struct dump_writer writer = {.options = options};
 	struct msp_snapshot_options wanted = dump_wanted(options);
-	bool known = msp_core_host(live->core)->arch == MSP_ARCH_X86_64;
 	struct msp_snapshot snapshot;
 	size_t vms;
 	int r, rc;
@@ -28,12 +27,11 @@ static int show(const struct msp_options *options, struct cli_live *live)
 	if (dump_end(&writer))
 		rc = CLI_FAILED;
 	msp_space_vms(live->space, &vms);
-	if (!vms || !known)
-		cli_note("no LuaJIT %s: its native stacks are shown",
-			 known ? "in this core" : "is recognised in a core of arm64 yet");
+	if (!vms)
+		cli_note("no LuaJIT in this core: its native stacks are shown");
 	if (cli_live_note_gaps(live) && rc == CLI_OK)
 		rc = CLI_PARTIAL;
-	return known || rc == CLI_FAILED ? rc : CLI_NO_LUAJIT;
+	return rc;
 }
 
 int cmd_core(const struct msp_options *options)

@@ -96,6 +96,16 @@ void msp_lj_find_refs(struct msp_lj_build *build);
 /* The image-relative address that a pointer in the image's data will hold; 0: none. */
 uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr);
 
+/* arm64_value.c: the address in a register before the instruction at addr; false: it is none, or not plain. */
+bool msp_lj_arm64_value(const struct msp_lj_build *build, uint64_t addr, uint8_t reg,
+			uint64_t *value);
+/* The address that the instruction at addr makes. */
+bool msp_lj_arm64_taken(const struct msp_lj_build *build, uint64_t addr, uint32_t word,
+			uint64_t *value);
+/* The address in a register at the first call from addr on. */
+bool msp_lj_arm64_argument(const struct msp_lj_build *build, uint64_t addr, uint8_t reg,
+			   uint64_t *value);
+
 /* Evidence. */
 void msp_lj_evidence_api(struct msp_lj_build *build);
 void msp_lj_evidence_vm(struct msp_lj_build *build);

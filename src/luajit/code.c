@@ -4,164 +4,97 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <capstone/capstone.h>
-
+#include "luajit/code_decode.h"
 #include "moonspy/moonspy.h"
+
+#define MAX_INSN 16
 
 struct msp_code {
 	const struct msp_image *image;
+	const struct msp_code_abi *abi;
 	csh handle;
 	cs_insn *insn;
 };
 
-const uint8_t msp_x64_args[MSP_CODE_ARGS] = {MSP_X64_RDI, MSP_X64_RSI, MSP_X64_RDX,
-					     MSP_X64_RCX, MSP_X64_R8,  MSP_X64_R9};
-const uint32_t msp_x64_caller_saved = 1U << MSP_X64_RAX | 1U << MSP_X64_RCX | 1U << MSP_X64_RDX |
-				      1U << MSP_X64_RSI | 1U << MSP_X64_RDI | 1U << MSP_X64_R8 |
-				      1U << MSP_X64_R9 | 1U << MSP_X64_R10 | 1U << MSP_X64_R11;
-
-/* capstone's names of each general register, by DWARF number; 0 where a width has none. */
-static const struct {
-	uint16_t reg[5]; /* 8, 4, 2, 1 bytes, high byte */
-} x64_regs[16] = {
-	{{X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH}},
-	{{X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH}},
-	{{X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH}},
-	{{X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH}},
-	{{X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, 0}},
-	{{X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL, 0}},
-	{{X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL, 0}},
-	{{X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL, 0}},
-	{{X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B, 0}},
-	{{X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, 0}},
-	{{X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B, 0}},
-	{{X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B, 0}},
-	{{X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B, 0}},
-	{{X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B, 0}},
-	{{X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B, 0}},
-	{{X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B, 0}},
+/* psABI figure 3.4; AAPCS64 section 6.1. */
+static const struct msp_code_abi abis[] = {
+	{
+		.arch = MSP_ARCH_X86_64,
+		.align = 1,
+		.regs = 16,
+		.sp = MSP_X64_RSP,
+		.fp = MSP_X64_RBP,
+		.lr = MSP_REG_NONE,
+		.result = MSP_X64_RAX,
+		.pushed = 8,
+		.arg = {MSP_X64_RDI, MSP_X64_RSI, MSP_X64_RDX, MSP_X64_RCX, MSP_X64_R8, MSP_X64_R9},
+		.caller_saved = 1U << MSP_X64_RAX | 1U << MSP_X64_RCX | 1U << MSP_X64_RDX |
+				1U << MSP_X64_RSI | 1U << MSP_X64_RDI | 1U << MSP_X64_R8 |
+				1U << MSP_X64_R9 | 1U << MSP_X64_R10 | 1U << MSP_X64_R11,
+		.slot = {MSP_REG_NONE, MSP_X64_RBX, MSP_X64_RBP, MSP_X64_R12, MSP_X64_R13,
+			 MSP_X64_R14, MSP_X64_R15},
+		.slots = 7,
+	},
+	{
+		.arch = MSP_ARCH_ARM64,
+		.align = 4,
+		.regs = 32,
+		.sp = 31,
+		.fp = 29,
+		.lr = 30,
+		.result = 0,
+		.pushed = 0,
+		.arg = {0, 1, 2, 3, 4, 5},
+		.caller_saved = 0x4007ffff,
+		.slot = {30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29},
+		.slots = 12,
+	},
 };
 
-/* capstone instruction, operation. What is not listed is OTHER. */
-static const struct {
-	uint16_t id;
-	uint8_t op;
-} x64_ops[] = {
-	{X86_INS_MOV, MSP_OP_MOV},     {X86_INS_MOVABS, MSP_OP_MOV},   {X86_INS_MOVZX, MSP_OP_MOV},
-	{X86_INS_MOVSX, MSP_OP_MOVSX}, {X86_INS_MOVSXD, MSP_OP_MOVSX}, {X86_INS_LEA, MSP_OP_LEA},
-	{X86_INS_ADD, MSP_OP_ADD},     {X86_INS_SUB, MSP_OP_SUB},      {X86_INS_IMUL, MSP_OP_MUL},
-	{X86_INS_AND, MSP_OP_AND},     {X86_INS_OR, MSP_OP_OR},	       {X86_INS_XOR, MSP_OP_XOR},
-	{X86_INS_SHL, MSP_OP_SHL},     {X86_INS_SHR, MSP_OP_SHR},      {X86_INS_SAR, MSP_OP_SAR},
-	{X86_INS_CMP, MSP_OP_CMP},     {X86_INS_TEST, MSP_OP_TEST},    {X86_INS_PUSH, MSP_OP_PUSH},
-	{X86_INS_POP, MSP_OP_POP},     {X86_INS_LEAVE, MSP_OP_LEAVE},  {X86_INS_CALL, MSP_OP_CALL},
-	{X86_INS_JMP, MSP_OP_JMP},     {X86_INS_RET, MSP_OP_RET},      {X86_INS_INT3, MSP_OP_TRAP},
-	{X86_INS_UD2, MSP_OP_TRAP},    {X86_INS_HLT, MSP_OP_TRAP},     {X86_INS_NOT, MSP_OP_NOT},
-};
-
-/* DWARF number of a general register, and whether it is the high byte of one. */
-static uint8_t x64_reg(unsigned int reg, bool *high_byte)
+const struct msp_code_abi *msp_code_abi_of(int arch)
 {
-	*high_byte = false;
-	if (reg == X86_REG_INVALID)
-		return MSP_REG_NONE;
-	for (unsigned int i = 0; i < 16; i++) {
-		for (unsigned int w = 0; w < 5; w++) {
-			if (x64_regs[i].reg[w] != reg)
-				continue;
-			*high_byte = w == 4;
-			return (uint8_t)i;
-		}
+	for (size_t i = 0; i < sizeof(abis) / sizeof(abis[0]); i++) {
+		if (abis[i].arch == arch)
+			return &abis[i];
 	}
-	return MSP_REG_NONE;
+	return NULL;
 }
 
-static uint8_t x64_op(const cs_insn *insn, csh handle)
+const struct msp_code_abi *msp_code_abi(const struct msp_code *code)
 {
-	for (size_t i = 0; i < sizeof(x64_ops) / sizeof(x64_ops[0]); i++) {
-		if (x64_ops[i].id == insn->id)
-			return x64_ops[i].op;
-	}
-	if (cs_insn_group(handle, insn, X86_GRP_JUMP))
-		return MSP_OP_JCC;
-	return MSP_OP_OTHER;
+	return code->abi;
 }
 
-static void x64_mem(const cs_insn *insn, const cs_x86_op *from, struct msp_operand *to)
+static int open_disassembler(struct msp_code *code)
 {
-	bool high;
+	bool x64 = code->abi->arch == MSP_ARCH_X86_64;
 
-	to->kind = MSP_OPND_MEM;
-	to->base = x64_reg(from->mem.base, &high);
-	to->index = x64_reg(from->mem.index, &high);
-	to->scale = (uint8_t)from->mem.scale;
-	to->value = from->mem.disp;
-	if (from->mem.base == X86_REG_RIP)
-		to->value += (int64_t)(insn->address + insn->size);
-	/* Thread-local and vector-indexed memory: nothing is known about the address. */
-	if (from->mem.segment != X86_REG_INVALID)
-		to->kind = MSP_OPND_NONE;
-}
-
-static void x64_operands(const cs_insn *insn, struct msp_insn *out)
-{
-	const cs_x86 *x86 = &insn->detail->x86;
-
-	for (unsigned int i = 0; i < x86->op_count && i < MSP_INSN_OPERANDS; i++) {
-		const cs_x86_op *from = &x86->operands[i];
-		struct msp_operand *to = &out->operand[i];
-
-		to->size = from->size;
-		to->base = to->index = to->reg = MSP_REG_NONE;
-		if (from->type == X86_OP_REG) {
-			to->kind = MSP_OPND_REG;
-			to->reg = x64_reg(from->reg, &to->high_byte);
-		} else if (from->type == X86_OP_IMM) {
-			to->kind = MSP_OPND_IMM;
-			to->value = from->imm;
-		} else if (from->type == X86_OP_MEM) {
-			x64_mem(insn, from, to);
-		}
-		out->operand_count = (uint8_t)(i + 1);
-	}
-}
-
-static void x64_writes(struct msp_code *code, const cs_insn *insn, struct msp_insn *out)
-{
-	cs_regs read, written;
-	uint8_t read_count = 0, written_count = 0;
-	bool high;
-
-	if (cs_regs_access(code->handle, insn, read, &read_count, written, &written_count) != 0)
-		return;
-	for (unsigned int i = 0; i < written_count; i++) {
-		uint8_t reg = x64_reg(written[i], &high);
-
-		/* Extending eax keeps its value, as far as values are followed. */
-		if (reg != MSP_REG_NONE && insn->id != X86_INS_CDQE)
-			out->writes |= 1U << reg;
-	}
+	if (cs_open(x64 ? CS_ARCH_X86 : CS_ARCH_ARM64, x64 ? CS_MODE_64 : CS_MODE_LITTLE_ENDIAN,
+		    &code->handle) != CS_ERR_OK)
+		return MSP_E_NOMEM;
+	cs_option(code->handle, CS_OPT_DETAIL, CS_OPT_ON);
+	code->insn = cs_malloc(code->handle);
+	return code->insn ? 0 : MSP_E_NOMEM;
 }
 
 int msp_code_open(const struct msp_image *image, struct msp_code **out)
 {
+	const struct msp_code_abi *abi = msp_code_abi_of(msp_image_arch(image));
 	struct msp_code *code;
+	int rc;
 
 	*out = NULL;
-	if (msp_image_arch(image) != MSP_ARCH_X86_64)
+	if (!abi)
 		return MSP_E_UNSUPPORTED;
 	code = calloc(1, sizeof(*code));
 	if (!code)
 		return MSP_E_NOMEM;
 	code->image = image;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &code->handle) != CS_ERR_OK) {
-		free(code);
-		return MSP_E_NOMEM;
-	}
-	cs_option(code->handle, CS_OPT_DETAIL, CS_OPT_ON);
-	code->insn = cs_malloc(code->handle);
-	if (!code->insn) {
+	code->abi = abi;
+	rc = open_disassembler(code);
+	if (rc != 0) {
 		msp_code_close(code);
-		return MSP_E_NOMEM;
+		return rc;
 	}
 	*out = code;
 	return 0;
@@ -173,7 +106,8 @@ void msp_code_close(struct msp_code *code)
 		return;
 	if (code->insn)
 		cs_free(code->insn, 1);
-	cs_close(&code->handle);
+	if (code->handle)
+		cs_close(&code->handle);
 	free(code);
 }
 
@@ -182,25 +116,30 @@ int msp_code_decode(struct msp_code *code, uint64_t addr, struct msp_insn *out)
 	const uint8_t *bytes;
 	size_t avail;
 	uint64_t next = addr;
-	const cs_insn *insn = code->insn;
+	uint32_t word;
 
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
+	out->second = MSP_REG_NONE;
+	for (unsigned int i = 0; i < MSP_INSN_OPERANDS; i++)
+		out->operand[i].reg = out->operand[i].base = out->operand[i].index = MSP_REG_NONE;
 	bytes = msp_image_bytes(code->image, addr, &avail);
 	if (!bytes)
 		return MSP_E_FAULT;
-	if (avail > 16)
-		avail = 16;
+	if (avail > MAX_INSN)
+		avail = MAX_INSN;
+	if (code->abi->arch == MSP_ARCH_ARM64 && avail >= sizeof(word)) {
+		memcpy(&word, bytes, sizeof(word));
+		word = msp_decode_without_auth(word);
+		bytes = (const uint8_t *)&word;
+		avail = sizeof(word);
+	}
 	if (!cs_disasm_iter(code->handle, &bytes, &avail, &next, code->insn))
 		return MSP_E_FORMAT;
-	out->size = (uint8_t)insn->size;
-	out->op = x64_op(insn, code->handle);
-	x64_operands(insn, out);
-	x64_writes(code, insn, out);
-	if ((out->op == MSP_OP_CALL || out->op == MSP_OP_JMP || out->op == MSP_OP_JCC) &&
-	    out->operand[0].kind == MSP_OPND_IMM) {
-		out->has_target = true;
-		out->target = (uint64_t)out->operand[0].value;
-	}
+	out->size = (uint8_t)code->insn->size;
+	if (code->abi->arch == MSP_ARCH_ARM64)
+		msp_decode_arm64(code->insn, out);
+	else
+		msp_decode_x64(code->handle, code->insn, out);
 	return 0;
 }

@@ -10,9 +10,9 @@
 
 #include "luajit/sym.h"
 
-#define ARG0 MSP_X64_RDI
-#define ARG1 MSP_X64_RSI
-#define ARG2 MSP_X64_RDX
+#define ARG0 (msp_code_abi(env->code)->arg[0])
+#define ARG1 (msp_code_abi(env->code)->arg[1])
+#define ARG2 (msp_code_abi(env->code)->arg[2])
 
 /* What one reader has seen so far; -1: not yet. */
 struct seen {
@@ -167,7 +167,7 @@ static bool read_dump(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	if (ev->kind != MSP_SYM_AT_CALL)
 		return false;
 	for (unsigned int i = 0; i < MSP_CODE_ARGS; i++) {
-		arg = ev->reg[msp_x64_args[i]];
+		arg = ev->reg[msp_code_abi(env->code)->arg[i]];
 		pc = (struct msp_sym){arg.node, 0};
 		if (arg.off >= 0 || !msp_sym_is_load(env, pc, 0, &addr) ||
 		    !msp_sym_is_untagged(env, (struct msp_sym){addr.node, 0}))
@@ -205,7 +205,8 @@ static bool read_pcall(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	if (ev->kind != MSP_SYM_AT_CALL)
 		return false;
 	for (unsigned int i = 0; i < MSP_CODE_ARGS; i++) {
-		if (msp_sym_is_op(env, ev->reg[msp_x64_args[i]], MSP_OP_SUB, &a, &b) &&
+		if (msp_sym_is_op(env, ev->reg[msp_code_abi(env->code)->arg[i]], MSP_OP_SUB, &a,
+				  &b) &&
 		    msp_sym_is_load_reg(env, b, ref_size(seen->build), ARG0, &off)) {
 			seen->value[0] = off;
 			return true;

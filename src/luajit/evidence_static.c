@@ -11,8 +11,8 @@
 
 #include "luajit/sym.h"
 
-#define ARG0 MSP_X64_RDI
-#define ARG2 MSP_X64_RDX
+#define ARG0 (msp_code_abi(env->code)->arg[0])
+#define ARG2 (msp_code_abi(env->code)->arg[2])
 #define MAX_FUNCTION 0x400
 #define MAX_CALLEES 96
 /* lj_str_new compares the length less 1 with a limit near the largest number. */

@@ -17,7 +17,7 @@
 #define MAX_SNAP 16
 #define MAX_TRACE 128
 #define MAX_CALLEES 16
-#define ARG0 MSP_X64_RDI
+#define ARG0 (msp_code_abi(env->code)->arg[0])
 
 struct snap_reader {
 	struct msp_lj_build *build;

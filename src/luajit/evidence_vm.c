@@ -2,7 +2,7 @@
 /*
  * Evidence from the VM block's own code: the entries that C calls set up the
  * frame and the registers, the handlers use the fields. Each piece is read
- * symbolically; r14 and its like are what the code says they are.
+ * symbolically; its registers are what the code says they are.
  */
 #include "luajit/build.h"
 
@@ -11,8 +11,9 @@
 
 #include "luajit/sym.h"
 
-#define ARG0 MSP_X64_RDI
-#define ARG1 MSP_X64_RSI
+#define ARG0 (msp_code_abi(env->code)->arg[0])
+#define ARG1 (msp_code_abi(env->code)->arg[1])
+#define SP (msp_code_abi(env->code)->sp)
 /* lj_obj.h: vmstate is ~LJ_VMST_*, which are few. */
 #define MIN_VMSTATE (-16)
 /* Opcodes from BC_FUNCF to BC_FUNCCW (lj_bc.h). */
@@ -35,17 +36,21 @@ struct vm_reader {
 	unsigned int ref_size; /* bytes of a reference: 8 with GC64 */
 
 	/* Of the piece being read. */
-	int64_t jit_base, jmp_mcode, jmp_trace;
+	int64_t jmp_mcode, jmp_trace;
 	int64_t call_untagged; /* function's field that is called or handed to a call */
 	int64_t compared[2];
 	struct msp_sym compared_value;
 
 	/* Of the handler that enters traces: offsets from the dispatch register. */
-	int64_t trace_mcode, trace_base, trace_table;
+	int64_t trace_mcode, trace_table;
+	struct votes trace_stores;
 
-	struct votes save_pc; /* frame slot, register */
-	struct votes save_l;  /* frame slot << 16 | field of L, base register */
-	struct votes vmstate; /* offset from the dispatch register */
+	struct votes save_pc;	/* frame slot, register */
+	struct votes save_l;	/* frame slot << 16 | field of L, base register */
+	struct votes vmstate;	/* offset from the dispatch register */
+	struct votes save_by_l; /* arm64: register that holds L << 16 | field of L, register */
+	struct votes
+		stored; /* of the piece being read: offset from the dispatch register, register */
 };
 
 static void vote(struct votes *votes, int64_t a, int64_t b)
@@ -100,6 +105,12 @@ static void run(struct vm_reader *r, uint32_t entry, unsigned int max_insns,
 	run_with(r, entry, max_insns, event, r);
 }
 
+/* What is added to an offset from the dispatch register to make one from g. */
+static int64_t to_g(const struct msp_lj_build *build)
+{
+	return build->layout.reg_is_g ? 0 : build->layout.dispatch_to_g;
+}
+
 static bool is_const(const struct msp_sym_env *env, struct msp_sym v)
 {
 	return msp_sym_is(env, v, MSP_SYM_CONST);
@@ -121,7 +132,7 @@ struct entry_seen {
 	int64_t prev_slot;
 	int64_t stack, top; /* fields whose difference is saved */
 	int64_t cur_l, vmstate, dispatch_to_g, fn_pc, fr2;
-	int reg_dispatch, reg_pc;
+	int reg_dispatch, reg_pc, reg_is_g;
 };
 
 struct entry_reader {
@@ -135,11 +146,10 @@ static void entry_store(struct msp_sym_env *env, const struct msp_sym_event *ev,
 	struct msp_sym x, y;
 	int64_t off;
 
-	if (msp_sym_is_reg(env, ev->a, ARG0) && msp_sym_is_reg(env, ev->b, MSP_X64_RSP) &&
-	    s->l_cframe < 0) {
+	if (msp_sym_is_reg(env, ev->a, ARG0) && msp_sym_is_reg(env, ev->b, SP) && s->l_cframe < 0) {
 		s->l_cframe = ev->a.off;
 		s->cframe = ev->b.off & ~3LL; /* flags in the low bits */
-	} else if (msp_sym_is_reg(env, ev->a, MSP_X64_RSP)) {
+	} else if (msp_sym_is_reg(env, ev->a, SP)) {
 		if (msp_sym_is_reg(env, ev->b, ARG0) && ev->b.off == 0 && s->arg0_count < 4)
 			s->arg0_slot[s->arg0_count++] = ev->a.off;
 		else if (msp_sym_is_op(env, ev->b, MSP_OP_SUB, &x, &y) &&
@@ -172,11 +182,15 @@ static void entry_jump(struct msp_sym_env *env, const struct msp_sym_event *ev,
 	    s->dispatch_to_g > 0)
 		return;
 	s->dispatch_to_g = addr.off;
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < msp_code_abi(env->code)->regs; i++) {
 		struct msp_sym from;
 
-		if (ev->reg[i].node == env->node[addr.node].a.node && ev->reg[i].off == addr.off)
+		/* It holds the table, or g itself. */
+		if (ev->reg[i].node == env->node[addr.node].a.node &&
+		    (ev->reg[i].off == addr.off || (!ev->reg[i].off && s->reg_dispatch < 0))) {
 			s->reg_dispatch = i;
+			s->reg_is_g = ev->reg[i].off == 0;
+		}
 		if (ev->reg[i].off == 4 && msp_sym_is_load(env, base_of(ev->reg[i]), 0, &from) &&
 		    msp_sym_is_untagged(env, base_of(from))) {
 			s->reg_pc = i;
@@ -209,14 +223,14 @@ static void entry_slots(struct msp_lj_build *build, const struct entry_seen *s)
 			MSP_LJ_FOUND(build, cf_L, "code", s->arg0_slot[i] - s->cframe,
 				     "entry from C saves L there");
 	}
-	if (s->prev_slot > s->cframe)
+	if (s->prev_slot >= s->cframe && s->prev_slot != -1)
 		MSP_LJ_FOUND(build, cf_prev, "code", s->prev_slot - s->cframe,
 			     "entry from C saves L->cframe there");
 }
 
 static void entry_found(struct msp_lj_build *build, const struct entry_seen *s)
 {
-	MSP_LJ_FOUND(build, cframe_size, "code", -s->cframe + 8,
+	MSP_LJ_FOUND(build, cframe_size, "code", -s->cframe + msp_code_abi(build->code)->pushed,
 		     "entry from C: depth of the stack pointer in L->cframe");
 	MSP_LJ_FOUND(build, L_cframe, "code", s->l_cframe, "entry from C stores the stack pointer");
 	entry_slots(build, s);
@@ -232,6 +246,7 @@ static void entry_found(struct msp_lj_build *build, const struct entry_seen *s)
 	MSP_LJ_FOUND(build, dispatch_to_g, "code", s->dispatch_to_g,
 		     "dispatch of the entry from C");
 	MSP_LJ_FOUND(build, reg_dispatch, "code", s->reg_dispatch, "dispatch of the entry from C");
+	build->layout.reg_is_g = s->reg_is_g == 1;
 	if (s->reg_pc >= 0) {
 		MSP_LJ_FOUND(build, reg_pc, "code", s->reg_pc, "dispatch of the entry from C");
 		MSP_LJ_FOUND(build, fn_pc, "code", s->fn_pc,
@@ -288,21 +303,25 @@ static void handler_store(struct vm_reader *r, const struct msp_sym_event *ev)
 	const struct msp_sym_node *from = &env->node[ev->b.node];
 	int64_t slot;
 
-	if (ev->size == r->ref_size && msp_sym_is_reg(env, ev->a, MSP_X64_RSP) && ev->a.off > 0 &&
-	    from->kind == MSP_SYM_REG && from->op != MSP_X64_RSP)
+	if (ev->size == r->ref_size && msp_sym_is_reg(env, ev->a, SP) && ev->a.off > 0 &&
+	    from->kind == MSP_SYM_REG && from->op != SP)
 		vote(&r->save_pc, ev->a.off, from->op);
-	if (ev->size == r->ref_size &&
-	    msp_sym_is_load_reg(env, base_of(ev->a), 0, MSP_X64_RSP, &slot) &&
+	if (ev->size == r->ref_size && msp_sym_is_load_reg(env, base_of(ev->a), 0, SP, &slot) &&
 	    (ev->a.off == r->build->layout.L_base || !r->build->has[MSP_LJ_FIELD_L_base]) &&
 	    ev->a.off > 0 && from->kind == MSP_SYM_REG && !ev->b.off)
 		vote(&r->save_l, slot << 16 | ev->a.off, from->op);
 	if (ev->size == 4 && is_const(env, ev->b) && (int32_t)ev->b.off < 0 &&
 	    (int32_t)ev->b.off >= MIN_VMSTATE && env->node[ev->a.node].kind == MSP_SYM_REG)
 		vote(&r->vmstate, ev->a.off, env->node[ev->a.node].op);
-	if (ev->size == r->ref_size && env->node[ev->a.node].kind == MSP_SYM_REG && ev->a.off < 0 &&
-	    msp_sym_is_reg(env, ev->a, r->build->layout.reg_dispatch) &&
+	/* arm64 keeps L in a register. */
+	if (ev->size == 8 && env->node[ev->a.node].kind == MSP_SYM_REG &&
+	    env->node[ev->a.node].op != SP && ev->a.off > 0 &&
+	    (ev->a.off == r->build->layout.L_base || !r->build->has[MSP_LJ_FIELD_L_base]) &&
 	    from->kind == MSP_SYM_REG && !ev->b.off)
-		r->jit_base = ev->a.off;
+		vote(&r->save_by_l, (int64_t)env->node[ev->a.node].op << 16 | ev->a.off, from->op);
+	if (ev->size == r->ref_size && msp_sym_is_reg(env, ev->a, r->build->layout.reg_dispatch) &&
+	    from->kind == MSP_SYM_REG && !ev->b.off)
+		vote(&r->stored, ev->a.off, from->op);
 }
 
 /* Jump into a trace: [[[dispatch + x] + number * 8] + mcode]. */
@@ -322,15 +341,24 @@ static void handler_jump(struct vm_reader *r, const struct msp_sym_event *ev)
 	r->jmp_trace = off;
 }
 
+/* A function object: taken out of its slot, or (arm64) handed to the handler as a call's third argument. */
+static bool is_function(const struct msp_sym_env *env, struct msp_sym v)
+{
+	const struct msp_code_abi *abi = msp_code_abi(env->code);
+
+	return msp_sym_is_untagged(env, v) ||
+	       (abi->arch == MSP_ARCH_ARM64 && msp_sym_is_reg(env, v, abi->arg[2]));
+}
+
 static void handler_call(struct vm_reader *r, const struct msp_sym_event *ev)
 {
 	const struct msp_sym_env *env = &r->env;
 	struct msp_sym addr;
 
-	if (msp_sym_is_load(env, ev->a, 8, &addr) && msp_sym_is_untagged(env, base_of(addr)))
+	if (msp_sym_is_load(env, ev->a, 8, &addr) && is_function(env, base_of(addr)))
 		r->call_untagged = addr.off;
-	else if (msp_sym_is_load(env, ev->reg[ARG1], 8, &addr) &&
-		 msp_sym_is_untagged(env, base_of(addr)) && !is_const(env, ev->a))
+	else if (msp_sym_is_load(env, ev->reg[ARG1], 8, &addr) && is_function(env, base_of(addr)) &&
+		 !is_const(env, ev->a))
 		r->call_untagged = addr.off;
 }
 
@@ -349,15 +377,17 @@ static bool handler_event(struct msp_sym_env *env, const struct msp_sym_event *e
 
 static void trace_found(struct msp_lj_build *build, const struct vm_reader *r)
 {
-	int64_t d2g = build->layout.dispatch_to_g;
+	int64_t d2g = to_g(build);
 
 	if (r->trace_mcode < 0)
 		return;
 
 	MSP_LJ_FOUND(build, T_mcode, "code", r->trace_mcode, "BC_JLOOP jumps there");
-	if (r->trace_base < 0)
-		MSP_LJ_FOUND(build, g_jit_base, "code", d2g + r->trace_base,
-			     "BC_JLOOP stores BASE there");
+	for (unsigned int i = 0; i < r->trace_stores.count; i++) {
+		if (r->trace_stores.v[i].b == build->layout.reg_base)
+			MSP_LJ_FOUND(build, g_jit_base, "code", d2g + r->trace_stores.v[i].a,
+				     "BC_JLOOP stores BASE there");
+	}
 	if (build->has[MSP_LJ_FIELD_g_to_J])
 		MSP_LJ_FOUND(build, J_trace, "code", d2g + r->trace_table - build->layout.g_to_J,
 			     "BC_JLOOP takes the trace from there");
@@ -380,13 +410,13 @@ static void read_handlers(struct vm_reader *r)
 	int64_t before = -1;
 
 	for (unsigned int i = 0; i < build->handler_count; i++) {
-		r->jit_base = 0;
+		r->stored.count = 0;
 		r->jmp_mcode = r->call_untagged = -1;
 		run(r, build->handler[i], 60, handler_event);
 		if (r->jmp_mcode >= 0) {
 			r->trace_mcode = r->jmp_mcode;
 			r->trace_table = r->jmp_trace;
-			r->trace_base = r->jit_base;
+			r->trace_stores = r->stored;
 		}
 		/* Opcodes that a build does not have share the next one's handler. */
 		if (i && build->handler[i] == build->handler[i - 1])
@@ -413,13 +443,26 @@ static void habits_found(struct vm_reader *r)
 	}
 }
 
+/* arm64: L in a register, and in the frame where the entries put it. */
+static void l_register_found(struct vm_reader *r)
+{
+	struct msp_lj_build *build = r->build;
+	int64_t a, b;
+
+	if (!winner(&r->save_by_l, &a, &b))
+		return;
+	MSP_LJ_FOUND(build, reg_l, "code", a >> 16, "handlers store BASE in L->base through it");
+	MSP_LJ_FOUND(build, L_base, "code", a & 0xffff, "handlers store BASE there");
+	MSP_LJ_FOUND(build, reg_base, "code", b, "handlers store it in L->base");
+}
+
 static void vmstate_found(struct vm_reader *r)
 {
 	struct msp_lj_build *build = r->build;
 	int64_t a, b;
 
 	if (winner(&r->vmstate, &a, &b) && b == build->layout.reg_dispatch)
-		MSP_LJ_FOUND(build, g_vmstate, "code", build->layout.dispatch_to_g + a,
+		MSP_LJ_FOUND(build, g_vmstate, "code", to_g(build) + a,
 			     "handlers store ~INTERP and ~C there");
 }
 
@@ -433,20 +476,23 @@ static bool address_event(struct msp_sym_env *env, const struct msp_sym_event *e
 
 	/* lj_trace_exit(J, exit state on the stack) */
 	a = ev->kind == MSP_SYM_AT_CALL ? ev->reg[build->layout.reg_dispatch] : ev->a;
-	if (ev->kind == MSP_SYM_AT_CALL && msp_sym_is_reg(env, ev->reg[ARG1], MSP_X64_RSP) &&
-	    a.node && ev->reg[ARG0].node == a.node)
-		MSP_LJ_FOUND(build, g_to_J, "code",
-			     build->layout.dispatch_to_g + ev->reg[ARG0].off - a.off,
+	if (ev->kind == MSP_SYM_AT_CALL && msp_sym_is_reg(env, ev->reg[ARG1], SP) && a.node &&
+	    ev->reg[ARG0].node == a.node)
+		MSP_LJ_FOUND(build, g_to_J, "code", to_g(build) + ev->reg[ARG0].off - a.off,
 			     "trace exit passes J and the registers");
 	if (ev->kind != MSP_SYM_AT_CMP)
 		return false;
-	/* Opcode compared with BC_FUNCF, then with the number of opcodes. */
+	/* Opcode compared with BC_FUNCF and with the number of opcodes. */
 	if (is_const(env, ev->b) && ev->size == 4 && ev->a.node && r->compared[1] < 0) {
+		int64_t now = ev->b.off, before = r->compared[0];
+
 		if (msp_sym_equal(r->compared_value, ev->a) &&
-		    ev->b.off == r->compared[0] + HEADER_OPS)
-			r->compared[1] = ev->b.off;
-		else
-			r->compared[0] = ev->b.off;
+		    (now == before + HEADER_OPS || now == before - HEADER_OPS)) {
+			r->compared[0] = now < before ? now : before;
+			r->compared[1] = now < before ? before : now;
+		} else {
+			r->compared[0] = now;
+		}
 		r->compared_value = ev->a;
 	}
 	/* Stitching: a trace's link is compared with its number. */
@@ -486,21 +532,26 @@ static bool ifuncf_event(struct msp_sym_env *env, const struct msp_sym_event *ev
 	struct msp_lj_build *build = r->build;
 	int pc = build->layout.reg_pc;
 	int64_t off, to_pt = (int64_t)build->layout.pt_size + 4;
+	struct msp_sym a, b;
 
 	/* Bytes -4 to 0 are the instruction's own. */
 	if (ev->kind == MSP_SYM_AT_LOAD && ev->size == r->ref_size &&
 	    msp_sym_is_reg(env, ev->a, pc) && ev->a.off < -4)
 		MSP_LJ_FOUND(build, pt_k, "code", to_pt + ev->a.off,
 			     "BC_FUNCF loads the constants");
-	if (ev->kind == MSP_SYM_AT_CMP && msp_sym_is_load_reg(env, ev->b, 1, pc, &off))
+	if (ev->kind == MSP_SYM_AT_CMP && (msp_sym_is_load_reg(env, ev->b, 1, pc, &off) ||
+					   (msp_sym_is_op(env, ev->b, MSP_OP_SHL, &a, &b) &&
+					    msp_sym_is_load_reg(env, a, 1, pc, &off))))
 		MSP_LJ_FOUND(build, pt_numparams, "code", to_pt + off,
 			     "BC_FUNCF compares the arguments with it");
 	if (ev->kind == MSP_SYM_AT_CMP &&
 	    msp_sym_is_load(env, ev->b, r->ref_size, &(struct msp_sym){0})) {
 		struct msp_sym addr = env->node[ev->b.node].a;
 
-		if (msp_sym_is_load_reg(env, base_of(addr), 0, MSP_X64_RSP, &off) &&
-		    off == build->layout.cf_L)
+		if ((msp_sym_is_load_reg(env, base_of(addr), 0, SP, &off) &&
+		     off == build->layout.cf_L) ||
+		    (build->has[MSP_LJ_FIELD_reg_l] &&
+		     msp_sym_is_reg(env, addr, build->layout.reg_l)))
 			MSP_LJ_FOUND(build, L_maxstack, "code", addr.off,
 				     "BC_FUNCF compares the frame's end with it");
 	}
@@ -549,7 +600,7 @@ static void read_frame_rule(struct msp_lj_build *build)
 		if (i + 1 < table->row_count && table->rows[i + 1].addr <= build->block_start)
 			continue;
 		rule = &table->rules[table->rows[i].rule];
-		if (rule->cfa_kind == MSP_CFA_REG && rule->cfa_reg == MSP_X64_RSP)
+		if (rule->cfa_kind == MSP_CFA_REG && rule->cfa_reg == msp_code_abi(build->code)->sp)
 			MSP_LJ_FOUND(build, cframe_size, "code", rule->cfa_off,
 				     "unwind rule of the VM block");
 	}
@@ -562,7 +613,7 @@ void msp_lj_evidence_vm(struct msp_lj_build *build)
 	if (!r)
 		return;
 	r->build = build;
-	MSP_LJ_FOUND(build, arch, "code", MSP_ARCH_X86_64, "ELF header");
+	MSP_LJ_FOUND(build, arch, "code", msp_image_arch(build->image), "ELF header");
 	MSP_LJ_FOUND(build, vm_start, "code", build->block_start, "table of handlers");
 	MSP_LJ_FOUND(build, vm_end, "code", build->block_end, "end of the handlers' code");
 	r->trace_mcode = -1;
@@ -571,6 +622,7 @@ void msp_lj_evidence_vm(struct msp_lj_build *build)
 	read_handlers(r);
 	/* Before the entries: the saved position tells their two slots with L apart. */
 	habits_found(r);
+	l_register_found(r);
 	read_entries(r);
 	vmstate_found(r);
 	read_addresses(r);
@@ -579,6 +631,8 @@ void msp_lj_evidence_vm(struct msp_lj_build *build)
 	read_frame_rule(build);
 	MSP_LJ_FOUND(build, jit, "code", build->has[MSP_LJ_FIELD_T_mcode],
 		     "whether a handler jumps into traces");
-	MSP_LJ_FOUND(build, reg_l, "constant", MSP_REG_NONE, "x86-64 keeps L in the frame only");
+	if (build->layout.arch == MSP_ARCH_X86_64)
+		MSP_LJ_FOUND(build, reg_l, "constant", MSP_REG_NONE,
+			     "x86-64 keeps L in the frame only");
 	free(r);
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/bytes.h"
 #include "luajit/libinit.h"
 
 /* ffid 0 is any Lua function, 1 any C function. */
@@ -63,13 +64,41 @@ static uint64_t x64_lea(const struct msp_lj_build *build, const uint8_t *p, uint
 	memcpy(&rel, p + 3, sizeof(rel));
 	return addr + 7 + (uint64_t)(int64_t)rel;
 }
-#define LEA_RDX 0x15
-#define LEA_RSI 0x35
-#define LEA_RCX 0x0d
+
+/* Arguments of calls, counted from 0; how x86-64 takes an address into each. */
+#define NAME_ARG 1
+#define TABLE_ARG 2
+#define FUNCTIONS_ARG 3
+static const uint8_t x64_modrm[] = {[NAME_ARG] = 0x35, [TABLE_ARG] = 0x15, [FUNCTIONS_ARG] = 0x0d};
+
+/* arm64: what the instruction there makes, if it is for that argument; 0: nothing, or not for it. */
+static uint64_t arm64_taken(const struct msp_lj_build *build, const uint8_t *p, uint64_t addr,
+			    unsigned int arg)
+{
+	uint32_t word = msp_get32(p);
+	uint64_t target;
+
+	return addr % 4 == 0 && (word & 31) == arg && msp_lj_arm64_taken(build, addr, word, &target)
+		       ? target
+		       : 0;
+}
+
+static bool is_arm64(const struct msp_lj_build *build)
+{
+	return msp_image_arch(build->image) == MSP_ARCH_ARM64;
+}
+
+/* The address that the instruction at p, 8 bytes at least, takes into an argument; 0: it takes none. */
+static uint64_t taken_address(const struct msp_lj_build *build, const uint8_t *p, uint64_t addr,
+			      unsigned int arg)
+{
+	return is_arm64(build) ? arm64_taken(build, p, addr, arg)
+			       : x64_lea(build, p, addr, x64_modrm[arg]);
+}
 
 /* What the code loads into a register nearest to a place, of what is wanted; 0: nothing. */
 static uint64_t address_near(const struct msp_lj_build *build, const uint8_t *bytes, size_t size,
-			     uint64_t base, size_t at, uint8_t modrm,
+			     uint64_t base, size_t at, unsigned int arg,
 			     bool (*wanted)(const struct msp_lj_build *build, uint64_t addr))
 {
 	for (size_t d = 1; d <= NEAR; d++) {
@@ -79,7 +108,7 @@ static uint64_t address_near(const struct msp_lj_build *build, const uint8_t *by
 
 			if ((sign < 0 && d > at) || i + 8 > size)
 				continue;
-			to = x64_lea(build, bytes + i, base + i, modrm);
+			to = taken_address(build, bytes + i, base + i, arg);
 			if (to && wanted(build, to))
 				return to;
 		}
@@ -111,7 +140,7 @@ static bool name_behind(const struct msp_lj_build *build, uint64_t addr, const c
 		if (!(insn.writes >> MSP_X64_RSI & 1))
 			continue;
 		bytes = msp_image_bytes(build->image, addr, &avail);
-		to = bytes && avail >= 8 ? x64_lea(build, bytes, addr, LEA_RSI) : 0;
+		to = bytes && avail >= 8 ? taken_address(build, bytes, addr, NAME_ARG) : 0;
 		*name = to ? identifier(build, to) : NULL;
 		return true;
 	}
@@ -122,7 +151,6 @@ static bool name_behind(const struct msp_lj_build *build, uint64_t addr, const c
 static const char *name_before(const struct msp_lj_build *build, const uint8_t *at, uint64_t addr)
 {
 	uint64_t to;
-
 	for (unsigned int d = 2; d <= NEAR && d <= addr; d++) {
 		const uint8_t *p = at - d;
 		bool zero = p[0] == 0x31 && p[1] == 0xf6; /* xor esi, esi */
@@ -130,7 +158,7 @@ static const char *name_before(const struct msp_lj_build *build, const uint8_t *
 
 		if (zero || (d >= 3 && copy))
 			return NULL;
-		to = d >= 5 ? x64_lea(build, p, addr - d, LEA_RSI) : 0;
+		to = d >= 5 ? taken_address(build, p, addr - d, NAME_ARG) : 0;
 		if (to && identifier(build, to))
 			return identifier(build, to);
 	}
@@ -158,12 +186,22 @@ static void prefix_by_symbol(struct msp_lj_build *build, uint64_t addr,
 		*c = *c == '_' ? '.' : *c;
 }
 
+/* Has a segment constants? Linkers keep them apart from code (-z separate-code), or do not. */
+static bool has_constants(const struct msp_lj_build *build, unsigned int s)
+{
+	bool apart = false;
+
+	for (unsigned int i = 0; i < build->segment_count; i++)
+		apart |= !build->segment[i].exec && !build->segment[i].write;
+	return !build->segment[s].write && (!build->segment[s].exec || !apart);
+}
+
 static bool in_constants(const struct msp_lj_build *build, uint64_t addr)
 {
 	for (unsigned int i = 0; i < build->segment_count; i++) {
 		const struct msp_lj_segment *seg = &build->segment[i];
 
-		if (!seg->exec && !seg->write && addr >= seg->addr &&
+		if (has_constants(build, i) && addr >= seg->addr &&
 		    addr - seg->addr < seg->file_size)
 			return true;
 	}
@@ -175,17 +213,25 @@ static void find_sites(const struct msp_lj_build *build, struct sites *sites)
 {
 	for (unsigned int s = 0; s < build->segment_count; s++) {
 		uint64_t base = build->segment[s].addr, target;
-		size_t size;
+		size_t size, step = msp_code_abi(build->code)->align;
 		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
 
 		if (!build->segment[s].exec || !bytes)
 			continue;
-		for (size_t i = 0; i + 7 <= size && sites->count < MAX_SITES; i++) {
-			target = x64_lea(build, bytes + i, base + i, LEA_RDX);
+		for (size_t i = 0; i + 8 <= size && sites->count < MAX_SITES; i += step) {
+			target = taken_address(build, bytes + i, base + i, TABLE_ARG);
 			if (target && in_constants(build, target))
 				sites->site[sites->count++] = (struct site){target, base + i};
 		}
 	}
+}
+
+/* arm64: the name that is an argument of the call behind a place. */
+static const char *arm64_name(const struct msp_lj_build *build, uint64_t addr, unsigned int arg)
+{
+	uint64_t to;
+
+	return msp_lj_arm64_argument(build, addr, (uint8_t)arg, &to) ? identifier(build, to) : NULL;
 }
 
 static void find_library(struct msp_lj_build *build, const struct sites *sites,
@@ -201,7 +247,9 @@ static void find_library(struct msp_lj_build *build, const struct sites *sites,
 		if (sites->site[i].target != init->addr || !bytes)
 			continue;
 		name = NULL;
-		if (!name_behind(build, addr, &name) && avail >= addr - start + 8)
+		if (is_arm64(build))
+			name = arm64_name(build, addr, NAME_ARG);
+		else if (!name_behind(build, addr, &name) && avail >= addr - start + 8)
 			name = name_before(build, bytes + (addr - start), addr);
 		/* Global functions, which come first, have no prefix. */
 		if (!name && init->ffid != FIRST_FFID)
@@ -212,14 +260,23 @@ static void find_library(struct msp_lj_build *build, const struct sites *sites,
 	}
 }
 
-/*
- * Functions that are registered later, by number: mov edx, ffid with the function in rsi and a name
- * in rcx next to it.
- */
+/* mov edx, number; movz w2, number */
+static bool loads_number(const struct msp_lj_build *build, const uint8_t *p, uint64_t addr,
+			 uint32_t number)
+{
+	uint32_t imm;
+
+	if (is_arm64(build))
+		return addr % 4 == 0 && msp_get32(p) == (0x52800002 | number << 5);
+	memcpy(&imm, p + 1, sizeof(imm));
+	return p[0] == 0xba && imm == number;
+}
+
+/* Functions that are registered later: number, function and name next to each other. */
 static const char *name_by_number(const struct msp_lj_build *build, unsigned int ffid)
 {
 	/* There numbers look like addresses, and any string is near. */
-	if (build->position_dependent)
+	if (build->position_dependent && !is_arm64(build))
 		return NULL;
 	for (unsigned int s = 0; s < build->segment_count; s++) {
 		size_t size;
@@ -227,14 +284,20 @@ static const char *name_by_number(const struct msp_lj_build *build, unsigned int
 
 		for (size_t i = 0; build->segment[s].exec && bytes && i + 5 <= size; i++) {
 			uint64_t base = build->segment[s].addr, name;
-			uint32_t imm;
 
-			memcpy(&imm, bytes + i + 1, sizeof(imm));
-			if (bytes[i] != 0xba || imm != ffid)
+			if (!loads_number(build, bytes + i, base + i, ffid))
 				continue;
-			name = address_near(build, bytes, size, base, i, LEA_RCX, is_identifier);
+			if (is_arm64(build)) {
+				if (msp_lj_arm64_argument(build, base + i, NAME_ARG, &name) &&
+				    msp_lj_in_exec(build, name) &&
+				    arm64_name(build, base + i, FUNCTIONS_ARG))
+					return arm64_name(build, base + i, FUNCTIONS_ARG);
+				continue;
+			}
+			name = address_near(build, bytes, size, base, i, FUNCTIONS_ARG,
+					    is_identifier);
 			if (name &&
-			    address_near(build, bytes, size, base, i, LEA_RSI, msp_lj_in_exec))
+			    address_near(build, bytes, size, base, i, NAME_ARG, msp_lj_in_exec))
 				return identifier(build, name);
 		}
 	}
@@ -260,12 +323,18 @@ static uint64_t function_near(const struct msp_lj_build *build, uint64_t addr, u
 	size_t avail, at;
 	const uint8_t *bytes = msp_image_bytes(build->image, start, &avail);
 
+	if (is_arm64(build)) {
+		if (!msp_lj_arm64_argument(build, addr, FUNCTIONS_ARG, &table))
+			return 0;
+		table = msp_lj_pointer_at(build, table + number * 8ULL);
+		return table && msp_lj_in_exec(build, table) ? table : 0;
+	}
 	for (size_t d = 0; bytes && d < 2 * NEAR; d++) {
 		/* 0, 1, -1, 2, -2, ... */
 		at = (size_t)(addr - start) + (d & 1 ? d / 2 + 1 : -(d / 2));
-		if (at > 2 * NEAR || at + 7 > avail)
+		if (at > 2 * NEAR || at + 8 > avail)
 			continue;
-		table = x64_lea(build, bytes + at, start + at, LEA_RCX);
+		table = taken_address(build, bytes + at, start + at, FUNCTIONS_ARG);
 		table = table ? msp_lj_pointer_at(build, table + number * 8ULL) : 0;
 		if (table && msp_lj_in_exec(build, table))
 			return table;
@@ -334,7 +403,7 @@ static bool find_table(struct msp_lj_build *build, const struct sites *sites, un
 		size_t size;
 		const uint8_t *bytes = msp_lj_segment_bytes(build, s, &size);
 
-		if (build->segment[s].exec || build->segment[s].write || !bytes)
+		if (!has_constants(build, s) || !bytes)
 			continue;
 		for (size_t i = 0; i + 4 <= size; i++) {
 			if (bytes[i] != ffid || bytes[i + 1] < ffasm ||

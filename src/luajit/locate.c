@@ -20,14 +20,28 @@
 /* How far before the first dispatch the block may start. */
 #define MAX_HEAD 0x400
 
+/* What the search for the block has to know of an architecture. */
+struct machine {
+	uint8_t arch;
+	uint8_t reg; /* that the dispatch is relative to */
+	/* Length of the jump that is a dispatch and ends at or behind p; 0: it is something else. */
+	unsigned int (*dispatch)(const uint8_t *p, size_t avail);
+	/* Does nothing run on from the instruction that ends at p, which has MAX_JUMP bytes before it? */
+	bool (*stops)(const uint8_t *p);
+};
+
+#define MAX_JUMP 8
+
 struct cluster {
 	uint32_t end[MAX_DISPATCHES]; /* of each dispatching jump: where the next piece starts */
 	unsigned int count;
 };
 
-/* jmp [r14 + index*8 (+ disp32)]; its length, 0 if it is something else. */
-static unsigned int x64_dispatch_jump(const uint8_t *p)
+/* jmp [r14 + index*8 (+ disp32)] */
+static unsigned int x64_dispatch_jump(const uint8_t *p, size_t avail)
 {
+	if (avail < MAX_JUMP)
+		return 0;
 	if ((p[0] != 0x41 && p[0] != 0x43) || p[1] != 0xff)
 		return 0;
 	if ((p[3] & 0xc7) != 0xc6) /* scale 8, base r14 */
@@ -35,6 +49,66 @@ static unsigned int x64_dispatch_jump(const uint8_t *p)
 	if (p[2] == 0x24)
 		return 4;
 	return p[2] == 0xa4 ? 8 : 0;
+}
+
+/* Behind such a jump, or one to elsewhere: jmp rel8, jmp rel32. */
+static bool x64_stops(const uint8_t *p)
+{
+	return x64_dispatch_jump(p - 4, MAX_JUMP) == 4 || x64_dispatch_jump(p - 8, MAX_JUMP) == 8 ||
+	       p[-2] == 0xeb || p[-5] == 0xe9;
+}
+
+static uint32_t word_at(const uint8_t *p)
+{
+	uint32_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+/* br reg, or braaz reg */
+static bool arm64_is_br(uint32_t word)
+{
+	return (word & 0xfffffc1f) == 0xd61f0000 || (word & 0xfffffc1f) == 0xd61f081f;
+}
+
+/* add tmp, x22, opcode, uxtb #3; then within a few instructions: br to what was loaded from there. */
+#define ARM64_DISPATCH_WORDS 6
+static unsigned int arm64_dispatch(const uint8_t *p, size_t avail)
+{
+	if (avail < 4 || (word_at(p) & 0xffe0ffe0) != 0x8b200ec0)
+		return 0;
+	for (unsigned int i = 1; i < ARM64_DISPATCH_WORDS && (i + 1) * 4 <= avail; i++) {
+		if (arm64_is_br(word_at(p + i * 4)))
+			return (i + 1) * 4;
+	}
+	return 0;
+}
+
+/* Behind br, b and ret. */
+static bool arm64_stops(const uint8_t *p)
+{
+	uint32_t word = word_at(p - 4);
+
+	return arm64_is_br(word) || (word & 0xfc000000) == 0x14000000 ||
+	       (word & 0xfffff3ff) == 0xd65f03c0 || (word & 0xfffffbff) == 0xd65f0bff;
+}
+
+static const struct machine machines[] = {
+	{MSP_ARCH_X86_64, MSP_X64_R14, x64_dispatch_jump, x64_stops},
+	{MSP_ARCH_ARM64, 22, arm64_dispatch, arm64_stops},
+};
+
+static const struct machine *machine_of(const struct msp_lj_build *build)
+{
+	int arch = msp_image_arch(build->image);
+
+	return &machines[arch == MSP_ARCH_ARM64];
+}
+
+static uint32_t align_of(const struct msp_lj_build *build)
+{
+	return msp_code_abi(build->code)->align;
 }
 
 static void keep_larger(struct cluster *best, struct cluster *now)
@@ -47,13 +121,14 @@ static void keep_larger(struct cluster *best, struct cluster *now)
 static void find_cluster(const struct msp_lj_build *build, unsigned int seg, struct cluster *best,
 			 struct cluster *now)
 {
+	const struct machine *m = machine_of(build);
 	size_t size;
 	const uint8_t *bytes = msp_lj_segment_bytes(build, seg, &size);
 	uint32_t base = (uint32_t)build->segment[seg].addr;
 
 	now->count = 0;
-	for (size_t i = 0; bytes && i + 8 <= size; i++) {
-		unsigned int len = x64_dispatch_jump(bytes + i);
+	for (size_t i = 0; bytes && i + 4 <= size; i += align_of(build)) {
+		unsigned int len = m->dispatch(bytes + i, size - i);
 		uint32_t end = base + (uint32_t)i + len;
 
 		if (!len)
@@ -80,16 +155,13 @@ static bool looks_like_table(const uint8_t *p, uint16_t *ofs)
 	return true;
 }
 
-/* Does nothing run into that address? Behind a dispatching jump, or one to elsewhere in the block. */
+/* Does nothing run into that address? */
 static bool is_piece_start(const struct msp_lj_build *build, uint32_t addr)
 {
 	size_t avail;
-	const uint8_t *p = msp_image_bytes(build->image, addr - 8, &avail);
+	const uint8_t *p = msp_image_bytes(build->image, addr - MAX_JUMP, &avail);
 
-	/* jmp [r14 + index*8], jmp rel8, jmp rel32 */
-	return p && avail >= 8 &&
-	       (x64_dispatch_jump(p + 4) == 4 || x64_dispatch_jump(p) == 8 || p[6] == 0xeb ||
-		p[3] == 0xe9);
+	return p && avail >= MAX_JUMP && machine_of(build)->stops(p + MAX_JUMP);
 }
 
 /*
@@ -102,7 +174,8 @@ static uint32_t start_by_table(const struct msp_lj_build *build, const struct cl
 	uint32_t first = cluster->end[0], best = 0;
 
 	*votes = 0;
-	for (uint32_t start = first < MAX_HEAD ? 0 : first - MAX_HEAD; start < first; start++) {
+	for (uint32_t start = first < MAX_HEAD ? 0 : first - MAX_HEAD; start < first;
+	     start += align_of(build)) {
 		unsigned int n = 0;
 
 		for (unsigned int i = 1; i < TABLE_HEAD; i++)
@@ -170,6 +243,11 @@ static bool starts_function(struct msp_lj_build *build, const struct msp_insn *i
 {
 	struct msp_insn next;
 
+	/* stp x20, x19, [sp, #-32]! or the like (lj_vm_ffi_call) */
+	if (msp_code_abi(build->code)->arch == MSP_ARCH_ARM64)
+		return insn->second != MSP_REG_NONE && insn->operand[0].kind == MSP_OPND_MEM &&
+		       insn->operand[0].base == msp_code_abi(build->code)->sp &&
+		       insn->operand[0].step < 0;
 	/* push rbp; mov rbp, rsp: a function with a frame pointer (lj_vm_ffi_call). */
 	return insn->op == MSP_OP_PUSH && insn->operand[0].reg == MSP_X64_RBP &&
 	       msp_code_decode(build->code, insn->addr + insn->size, &next) == 0 &&
@@ -262,7 +340,7 @@ int msp_lj_locate_block(struct msp_lj_build *build)
 	table = find_table(build, found, &avail);
 	if (!table)
 		goto out;
-	MSP_LJ_FOUND(build, reg_dispatch, "code", MSP_X64_R14, "the dispatch idiom");
+	MSP_LJ_FOUND(build, reg_dispatch, "code", machine_of(build)->reg, "the dispatch idiom");
 	build->block_end = end_by_rows(build, found);
 	if (!build->block_end)
 		build->block_end = end_by_code(build, found);

@@ -406,15 +406,36 @@ static bool check_state(struct msp_prover *p, char *why)
 static bool follows_call(struct msp_prover *p, uint64_t addr)
 {
 	uint8_t b[8];
+	uint32_t word;
 
 	if (!msp_proof_pointer(addr, 1))
 		return false;
 	if (!msp_proof_read(p, addr - 8, b, sizeof(b)))
 		return true;
+	if (p->layout->arch == MSP_ARCH_ARM64) { /* bl; blr, or one that checks a signature */
+		memcpy(&word, b + 4, sizeof(word));
+		return word >> 26 == 0x25 || (word & 0xfefff800) == 0xd63f0000 ||
+		       (word & 0xfefff800) == 0xd63f0800;
+	}
 	/* call rel32; call reg/mem: ff /2 with 2, 3, 4, 6 or 7 bytes */
 	return b[3] == 0xe8 || (b[6] == 0xff && (b[7] & 0x38) == 0x10) ||
 	       (b[5] == 0xff && (b[6] & 0x38) == 0x10) || (b[4] == 0xff && (b[5] & 0x38) == 0x10) ||
 	       (b[2] == 0xff && (b[3] & 0x38) == 0x10) || (b[1] == 0xff && (b[2] & 0x38) == 0x10);
+}
+
+/* Where the interpreter's C frame has its return address, by the rule of its body. */
+static int32_t return_slot(const struct msp_lj_build *build)
+{
+	int32_t size = build->layout.cframe_size;
+
+	for (uint32_t i = 0; i < build->rows.rule_count; i++) {
+		const struct msp_rule *rule = &build->rows.rules[i];
+
+		if (rule->flags & MSP_RULE_VM && rule->cfa_off == size &&
+		    rule->saved[MSP_SLOT_RA] < 0)
+			return size + rule->saved[MSP_SLOT_RA];
+	}
+	return size - 8;
 }
 
 static bool check_frames(struct msp_prover *p, char *why)
@@ -430,7 +451,7 @@ static bool check_frames(struct msp_prover *p, char *why)
 		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_L, &L) ||
 		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_PC, &pc) ||
 		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cf_prev, &prev) ||
-		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cframe_size - 8, &ra))
+		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)return_slot(p->build), &ra))
 			return WHY("frame 0x%" PRIx64 " is not readable", frame);
 		if (L != p->main_L)
 			return WHY("frame 0x%" PRIx64 " holds 0x%" PRIx64, frame, L);
@@ -439,6 +460,8 @@ static bool check_frames(struct msp_prover *p, char *why)
 			return WHY("frame 0x%" PRIx64 " has position 0x%" PRIx64, frame, pc);
 		if (prev && prev <= frame)
 			return WHY("frame 0x%" PRIx64 " follows 0x%" PRIx64, prev, frame);
+		if (l->arch == MSP_ARCH_ARM64)
+			ra &= MSP_ARM64_ADDRESS; /* it may be signed */
 		if (!follows_call(p, ra))
 			return WHY("frame 0x%" PRIx64 " returns to 0x%" PRIx64, frame, ra);
 	}

@@ -329,11 +329,22 @@ static bool x64_store_state(const uint8_t *p, bool gc64, int32_t *disp, uint32_t
 	return true;
 }
 
-/* x86-64: a trace ends in a jump: to another trace, to the interpreter, or back. */
+/* arm64: b, br, b.cond, cbz, tbz and their opposites. */
+static bool arm64_is_jump(uint32_t word)
+{
+	return (word & 0xfc000000) == 0x14000000 || (word & 0xfffffc1f) == 0xd61f0000 ||
+	       (word & 0xff000010) == 0x54000000 || (word & 0x7c000000) == 0x34000000;
+}
+
+/* A trace ends in a jump: to another trace, to the interpreter, or back. */
 static bool ends_in_jump(struct msp_prover *p, const struct trace *t)
 {
 	uint8_t b[6];
+	uint32_t word;
 
+	if (p->layout->arch == MSP_ARCH_ARM64)
+		return t->szmcode >= 4 && msp_proof_u32(p, t->mcode + t->szmcode - 4, &word) &&
+		       arm64_is_jump(word);
 	if (t->szmcode < sizeof(b) ||
 	    !msp_proof_read(p, t->mcode + t->szmcode - sizeof(b), b, sizeof(b)))
 		return false;
@@ -341,7 +352,50 @@ static bool ends_in_jump(struct msp_prover *p, const struct trace *t)
 	       (b[0] == 0x0f && (b[1] & 0xf0) == 0x80);
 }
 
-/* A root trace makes room on the stack and stores its number as the VM's state. */
+/* arm64: sub or add sp, sp, imm; how much it makes room for. */
+static bool arm64_stack_adjust(uint32_t word, uint32_t *room)
+{
+	if ((word & 0xbfc003ff) != 0x910003ff)
+		return false;
+	*room = (word >> 10 & 0xfff) * (word >> 30 & 1 ? 1U : -1U);
+	return true;
+}
+
+/*
+ * arm64: behind the code is where its exits go (lj_asm_arm64.h): str lr, [sp]; bl handler (or the
+ * same through a register); movz w0, number.
+ */
+#define ARM64_EXIT_WORDS 8
+static bool arm64_exit_number(const uint32_t *word, uint32_t *number)
+{
+	for (unsigned int i = 0; i + 3 < ARM64_EXIT_WORDS; i++) {
+		unsigned int at = word[i + 1] >> 26 == 0x25 ? i + 2 : i + 3;
+
+		if (word[i] != 0xf90003fe || (word[at] & 0xffe0001f) != 0x52800000)
+			continue;
+		*number = word[at] >> 5 & 0xffff;
+		return true;
+	}
+	return false;
+}
+
+static void arm64_check_mcode(struct msp_prover *p, struct msp_tally *tally, const struct trace *t)
+{
+	uint32_t head[4], exits[ARM64_EXIT_WORDS], room = 0, number = 0;
+
+	if (msp_proof_read(p, t->mcode + t->szmcode, exits, sizeof(exits)))
+		msp_tally_add(tally, arm64_exit_number(exits, &number) && number == t->traceno,
+			      "trace %u at 0x%" PRIx64 " has exits of trace %u", t->traceno,
+			      t->mcode, number);
+	if (t->root || !msp_proof_read(p, t->mcode, head, sizeof(head)))
+		return;
+	for (unsigned int i = 0; i < 4 && !room; i++)
+		arm64_stack_adjust(head[i], &room);
+	msp_tally_add(tally, room == t->spadjust, "trace %u makes room for %u, says %u", t->traceno,
+		      room, t->spadjust);
+}
+
+/* A root trace makes room on the stack and (x86-64) stores its number as the VM's state. */
 static void check_mcode(struct msp_prover *p, struct msp_tally *tally, const struct trace *t)
 {
 	const struct msp_lj_layout *l = p->layout;
@@ -358,6 +412,10 @@ static void check_mcode(struct msp_prover *p, struct msp_tally *tally, const str
 		return;
 	msp_tally_add(tally, ends_in_jump(p, t), "trace %u of %u bytes does not end in a jump",
 		      t->traceno, t->szmcode);
+	if (l->arch == MSP_ARCH_ARM64) {
+		arm64_check_mcode(p, tally, t);
+		return;
+	}
 	if (t->root || !msp_proof_read(p, t->mcode, head, sizeof(head)))
 		return;
 	for (unsigned int i = 0; i + 11 <= sizeof(head) && !stored; i++) {

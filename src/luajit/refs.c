@@ -11,6 +11,8 @@
 #include <elf.h>
 #include <string.h>
 
+#include "elf/bytes.h"
+
 /* How far code is decoded to find where an instruction starts. */
 #define MAX_DECODE 0x4000
 
@@ -104,6 +106,30 @@ static void x64_code_ref(struct msp_lj_build *build, const uint8_t *p, uint64_t 
 	}
 }
 
+/* arm64: bl, b. */
+static void arm64_branch_ref(struct msp_lj_build *build, uint32_t word, uint64_t addr)
+{
+	int64_t rel = (int64_t)((int32_t)(word << 6) >> 6) * 4;
+
+	if ((word & 0x7c000000) == 0x14000000)
+		add_ref(build, addr + (uint64_t)rel, word >> 31 ? MSP_LJ_REF_CALL : MSP_LJ_REF_JMP);
+}
+
+static void arm64_scan_code(struct msp_lj_build *build, unsigned int seg)
+{
+	size_t size;
+	const uint8_t *bytes = msp_lj_segment_bytes(build, seg, &size);
+	uint64_t base = build->segment[seg].addr, target;
+
+	for (size_t i = 0; bytes && i + 4 <= size; i += 4) {
+		if (msp_lj_in_block(build, base + i))
+			continue;
+		arm64_branch_ref(build, msp_get32(bytes + i), base + i);
+		if (msp_lj_arm64_taken(build, base + i, msp_get32(bytes + i), &target))
+			add_ref(build, target, MSP_LJ_REF_ADDRESS);
+	}
+}
+
 static void scan_code(struct msp_lj_build *build, unsigned int seg)
 {
 	size_t size;
@@ -135,6 +161,13 @@ static void scan_data(struct msp_lj_build *build, unsigned int seg)
 	}
 }
 
+static bool is_relative(const struct msp_lj_build *build, const Elf64_Rela *rela)
+{
+	return ELF64_R_TYPE(rela->r_info) == (msp_image_arch(build->image) == MSP_ARCH_ARM64
+						      ? R_AARCH64_RELATIVE
+						      : R_X86_64_RELATIVE);
+}
+
 static void scan_relocations(struct msp_lj_build *build, uint64_t addr, uint64_t size)
 {
 	uint64_t min_vaddr = msp_image_min_vaddr(build->image);
@@ -148,7 +181,7 @@ static void scan_relocations(struct msp_lj_build *build, uint64_t addr, uint64_t
 		avail = size;
 	for (; avail >= sizeof(rela); avail -= sizeof(rela), bytes += sizeof(rela)) {
 		memcpy(&rela, bytes, sizeof(rela));
-		if (ELF64_R_TYPE(rela.r_info) == R_X86_64_RELATIVE)
+		if (is_relative(build, &rela))
 			add_ref(build, (uint64_t)rela.r_addend - min_vaddr, MSP_LJ_REF_ADDRESS);
 	}
 }
@@ -229,8 +262,7 @@ uint64_t msp_lj_pointer_at(const struct msp_lj_build *build, uint64_t addr)
 		avail = size;
 	for (; bytes && avail >= sizeof(rela); avail -= sizeof(rela), bytes += sizeof(rela)) {
 		memcpy(&rela, bytes, sizeof(rela));
-		if (ELF64_R_TYPE(rela.r_info) == R_X86_64_RELATIVE &&
-		    rela.r_offset - min_vaddr == addr)
+		if (is_relative(build, &rela) && rela.r_offset - min_vaddr == addr)
 			return (uint64_t)rela.r_addend - min_vaddr;
 	}
 	bytes = msp_image_bytes(build->image, addr, &avail);
@@ -244,7 +276,9 @@ void msp_lj_find_refs(struct msp_lj_build *build)
 	uint64_t at, size;
 
 	for (unsigned int i = 0; i < build->segment_count; i++) {
-		if (build->segment[i].exec)
+		if (build->segment[i].exec && msp_image_arch(build->image) == MSP_ARCH_ARM64)
+			arm64_scan_code(build, i);
+		else if (build->segment[i].exec)
 			scan_code(build, i);
 		else if (build->position_dependent)
 			scan_data(build, i);

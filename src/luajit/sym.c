@@ -11,7 +11,7 @@
 
 struct path {
 	uint64_t addr;
-	struct msp_sym reg[16];
+	struct msp_sym reg[MSP_REG_COUNT];
 	struct {
 		int64_t off; /* from the stack pointer at the start */
 		struct msp_sym value;
@@ -21,6 +21,7 @@ struct path {
 
 struct run {
 	struct msp_sym_env *env;
+	const struct msp_code_abi *abi;
 	struct path path;
 	struct path pending[MAX_PENDING];
 	unsigned int pending_count;
@@ -167,7 +168,7 @@ static void spill(struct run *run, struct msp_sym addr, struct msp_sym value)
 	struct path *path = &run->path;
 	struct msp_sym *known;
 
-	if (!run->env->keep_spills || !msp_sym_is_reg(run->env, addr, MSP_X64_RSP))
+	if (!run->env->keep_spills || !msp_sym_is_reg(run->env, addr, run->abi->sp))
 		return;
 	known = find_spill(run, addr);
 	if (!known && path->spill_count < MAX_SPILLS) {
@@ -178,14 +179,13 @@ static void spill(struct run *run, struct msp_sym addr, struct msp_sym value)
 		*known = value;
 }
 
-static struct msp_sym load(struct run *run, const struct msp_insn *insn,
-			   const struct msp_operand *opnd)
+static struct msp_sym load_at(struct run *run, const struct msp_insn *insn,
+			      const struct msp_operand *opnd, struct msp_sym addr)
 {
-	struct msp_sym_node node = {.kind = MSP_SYM_LOAD, .size = opnd->size};
+	struct msp_sym_node node = {.kind = MSP_SYM_LOAD, .size = opnd->size, .a = addr};
 	struct msp_sym value = unknown;
 
-	node.a = mem_address(run, opnd);
-	if (run->env->keep_spills && msp_sym_is_reg(run->env, node.a, MSP_X64_RSP)) {
+	if (run->env->keep_spills && msp_sym_is_reg(run->env, node.a, run->abi->sp)) {
 		const struct msp_sym *known = find_spill(run, node.a);
 
 		if (known)
@@ -198,6 +198,24 @@ static struct msp_sym load(struct run *run, const struct msp_insn *insn,
 	return value;
 }
 
+static struct msp_sym load(struct run *run, const struct msp_insn *insn,
+			   const struct msp_operand *opnd)
+{
+	return load_at(run, insn, opnd, mem_address(run, opnd));
+}
+
+/* A register as an operand uses it: shifted. What is cut off at the top is not followed. */
+static struct msp_sym read_register(struct run *run, const struct msp_operand *opnd)
+{
+	struct msp_sym value = run->path.reg[opnd->reg];
+
+	if (opnd->narrow && opnd->narrow < 4)
+		value = unknown;
+	if (opnd->shift_op)
+		value = arithmetic(run->env, opnd->shift_op, value, constant(opnd->shift));
+	return value;
+}
+
 static struct msp_sym read_operand(struct run *run, const struct msp_insn *insn, unsigned int i)
 {
 	const struct msp_operand *opnd = &insn->operand[i];
@@ -206,7 +224,7 @@ static struct msp_sym read_operand(struct run *run, const struct msp_insn *insn,
 	case MSP_OPND_REG:
 		if (opnd->reg == MSP_REG_NONE || opnd->high_byte)
 			return unknown;
-		return run->path.reg[opnd->reg];
+		return read_register(run, opnd);
 	case MSP_OPND_IMM:
 		return constant(opnd->value);
 	case MSP_OPND_MEM:
@@ -224,7 +242,7 @@ static void set_reg(struct run *run, const struct msp_insn *insn, unsigned int r
 		value = unknown;
 	else if (size == 4 && is_constant(value))
 		value.off = (int64_t)(uint32_t)value.off;
-	if (reg == MSP_X64_RSP && value.node != run->path.reg[reg].node)
+	if (reg == run->abi->sp && value.node != run->path.reg[reg].node)
 		emit(run, insn, MSP_SYM_AT_RSP, size, value, unknown);
 	run->path.reg[reg] = value;
 }
@@ -244,29 +262,78 @@ static void write_operand(struct run *run, const struct msp_insn *insn, struct m
 
 static void clobber(struct run *run, uint32_t mask)
 {
-	for (unsigned int i = 0; i < 16; i++) {
+	for (unsigned int i = 0; i < run->abi->regs; i++) {
 		if (mask & 1U << i)
 			run->path.reg[i] = unknown;
 	}
 }
 
+static bool same_register(const struct msp_operand *a, const struct msp_operand *b)
+{
+	return a->kind == MSP_OPND_REG && b->kind == MSP_OPND_REG && a->reg == b->reg;
+}
+
+/* arm64: a register plus another one shifted left, the address of an element. */
+static bool exec_index(struct run *run, const struct msp_insn *insn)
+{
+	const struct msp_operand *base = msp_insn_left(insn), *index = msp_insn_right(insn);
+	struct msp_operand mem = {.kind = MSP_OPND_MEM, .base = base->reg, .index = index->reg};
+
+	if (insn->op != MSP_OP_ADD || base->kind != MSP_OPND_REG || base->reg == MSP_REG_NONE ||
+	    index->kind != MSP_OPND_REG || index->reg == MSP_REG_NONE ||
+	    index->shift_op != MSP_OP_SHL || index->shift > 7)
+		return false;
+	mem.scale = (uint8_t)(1U << index->shift);
+	write_operand(run, insn, mem_address(run, &mem));
+	return true;
+}
+
 static void exec_two_operands(struct run *run, const struct msp_insn *insn)
 {
-	struct msp_sym a = read_operand(run, insn, 0), b;
+	struct msp_sym a, b;
 
 	if (insn->operand_count < 2) {
 		clobber(run, insn->writes);
 		return;
 	}
-	b = read_operand(run, insn, 1);
+	if (exec_index(run, insn))
+		return;
+	a = read_operand(run, insn, insn->operand_count == 3);
+	b = read_operand(run, insn, 1 + (insn->operand_count == 3));
 	if (insn->op == MSP_OP_CMP || insn->op == MSP_OP_TEST)
 		emit(run, insn, MSP_SYM_AT_CMP, insn->operand[0].size, a, b);
-	else if (insn->op == MSP_OP_XOR && insn->operand[0].kind == MSP_OPND_REG &&
-		 insn->operand[1].kind == MSP_OPND_REG &&
-		 insn->operand[0].reg == insn->operand[1].reg)
+	else if (insn->op == MSP_OP_XOR && same_register(msp_insn_left(insn), msp_insn_right(insn)))
 		write_operand(run, insn, constant(0));
 	else
 		write_operand(run, insn, arithmetic(run->env, insn->op, a, b));
+}
+
+/* arm64: a load or store, of two registers perhaps; the base register may move along. */
+static void exec_access(struct run *run, const struct msp_insn *insn)
+{
+	bool store = insn->operand[0].kind == MSP_OPND_MEM;
+	const struct msp_operand *mem = &insn->operand[!store];
+	struct msp_sym addr = mem_address(run, mem), behind = addr, base = run->path.reg[mem->base];
+	struct msp_sym value;
+
+	behind.off += mem->size;
+	if (store) {
+		write_operand(run, insn, read_operand(run, insn, 1));
+		if (insn->second != MSP_REG_NONE && addr.node) {
+			value = run->path.reg[insn->second];
+			emit(run, insn, MSP_SYM_AT_STORE, mem->size, behind, value);
+			spill(run, behind, value);
+		}
+	} else {
+		write_operand(run, insn, read_operand(run, insn, 1));
+		if (insn->second != MSP_REG_NONE)
+			set_reg(run, insn, insn->second, mem->size,
+				addr.node ? load_at(run, insn, mem, behind) : unknown);
+	}
+	if (mem->step) {
+		base.off += base.node ? mem->step : 0;
+		run->path.reg[mem->base] = base;
+	}
 }
 
 /* Into a register, by a constant; other forms are not followed. */
@@ -280,6 +347,20 @@ static void exec_mul(struct run *run, const struct msp_insn *insn)
 		clobber(run, insn->writes);
 }
 
+/* Constants of more than 16 bits are put together. */
+static void exec_insert(struct run *run, const struct msp_insn *insn)
+{
+	struct msp_sym value = read_operand(run, insn, 0);
+	uint64_t mask = 0xffffULL << insn->operand[1].shift;
+
+	if (is_constant(value))
+		value.off =
+			(int64_t)(((uint64_t)value.off & ~mask) | (uint64_t)insn->operand[1].value);
+	else
+		value = unknown;
+	write_operand(run, insn, value);
+}
+
 static void exec_call(struct run *run, const struct msp_insn *insn)
 {
 	struct msp_sym_node node = {.kind = MSP_SYM_RESULT, .b = {1, (int64_t)insn->addr}};
@@ -287,13 +368,13 @@ static void exec_call(struct run *run, const struct msp_insn *insn)
 		insn->has_target ? constant((int64_t)insn->target) : read_operand(run, insn, 0);
 
 	emit(run, insn, MSP_SYM_AT_CALL, 0, callee, unknown);
-	clobber(run, msp_x64_caller_saved);
-	run->path.reg[MSP_X64_RAX] = intern(run->env, &node);
+	clobber(run, run->abi->caller_saved);
+	run->path.reg[run->abi->result] = intern(run->env, &node);
 }
 
 static void exec_push_pop(struct run *run, const struct msp_insn *insn)
 {
-	struct msp_sym *rsp = &run->path.reg[MSP_X64_RSP];
+	struct msp_sym *rsp = &run->path.reg[run->abi->sp];
 	struct msp_sym value;
 
 	if (insn->op == MSP_OP_PUSH) {
@@ -312,7 +393,10 @@ static void exec(struct run *run, const struct msp_insn *insn)
 {
 	switch (insn->op) {
 	case MSP_OP_MOV:
-		write_operand(run, insn, read_operand(run, insn, 1));
+		if (insn->second != MSP_REG_NONE || insn->operand[0].step || insn->operand[1].step)
+			exec_access(run, insn);
+		else
+			write_operand(run, insn, read_operand(run, insn, 1));
 		break;
 	case MSP_OP_MOVSX: {
 		struct msp_sym v = read_operand(run, insn, 1);
@@ -335,6 +419,9 @@ static void exec(struct run *run, const struct msp_insn *insn)
 	case MSP_OP_TEST:
 		exec_two_operands(run, insn);
 		break;
+	case MSP_OP_INSERT:
+		exec_insert(run, insn);
+		break;
 	case MSP_OP_MUL:
 		exec_mul(run, insn);
 		break;
@@ -346,7 +433,7 @@ static void exec(struct run *run, const struct msp_insn *insn)
 		exec_call(run, insn);
 		break;
 	case MSP_OP_RET:
-		emit(run, insn, MSP_SYM_AT_RET, 0, run->path.reg[MSP_X64_RAX], unknown);
+		emit(run, insn, MSP_SYM_AT_RET, 0, run->path.reg[run->abi->result], unknown);
 		break;
 	default:
 		for (unsigned int i = 0; i < insn->operand_count; i++) {
@@ -379,6 +466,10 @@ static bool inside(const struct msp_sym_env *env, uint64_t addr)
 /* Where the path goes after a branch; false: it ends. */
 static bool branch(struct run *run, const struct msp_insn *insn)
 {
+	/* CBZ, CBNZ */
+	if (insn->op == MSP_OP_JCC && insn->operand[0].kind == MSP_OPND_REG)
+		emit(run, insn, MSP_SYM_AT_CMP, insn->operand[0].size, read_operand(run, insn, 0),
+		     constant(0));
 	if (insn->op == MSP_OP_JMP && !insn->has_target) {
 		emit(run, insn, MSP_SYM_AT_JUMP, 0, read_operand(run, insn, 0), unknown);
 		return false;
@@ -425,14 +516,14 @@ static void next_path(struct run *run)
 
 void msp_sym_run(struct msp_sym_env *env, uint64_t entry)
 {
-	struct run run = {.env = env};
+	struct run run = {.env = env, .abi = msp_code_abi(env->code)};
 	unsigned int left = env->max_insns;
 
 	memset(env->node, 0, sizeof(env->node[0]) * 2);
 	env->node[1].kind = MSP_SYM_CONST;
 	env->node_count = 2;
 	run.path.addr = entry;
-	for (unsigned int i = 0; i < 16; i++) {
+	for (unsigned int i = 0; i < run.abi->regs; i++) {
 		struct msp_sym_node node = {.kind = MSP_SYM_REG, .op = (uint8_t)i};
 
 		run.path.reg[i] = intern(env, &node);

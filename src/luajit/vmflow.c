@@ -6,36 +6,88 @@
 
 #include "moonspy/moonspy.h"
 
+/* How far before the jump its target is loaded, and the address of that computed. */
+#define MAX_DISPATCH_WAY 24
+
+/* The last instruction before insn that writes a register, in the way that leads to it; NULL: none near. */
+static const struct msp_insn *writer_before(const struct msp_vm_flow *flow,
+					    const struct msp_insn *insn, uint8_t reg)
+{
+	for (unsigned int n = 0; n < MAX_DISPATCH_WAY && insn > flow->build->insn; n++) {
+		insn--;
+		if (insn->writes >> reg & 1)
+			return insn;
+	}
+	return NULL;
+}
+
+/* arm64: add tmp, GL, opcode, uxtb #3; ldr reg, [tmp, #table]; br reg. */
+static bool is_dispatch_by_register(const struct msp_vm_flow *flow, const struct msp_insn *insn)
+{
+	const struct msp_operand *mem;
+
+	if (insn->op != MSP_OP_JMP || insn->operand[0].kind != MSP_OPND_REG)
+		return false;
+	insn = writer_before(flow, insn, insn->operand[0].reg);
+	if (!insn || insn->op != MSP_OP_MOV || insn->operand[1].kind != MSP_OPND_MEM)
+		return false;
+	mem = &insn->operand[1];
+	insn = mem->base == MSP_REG_NONE ? NULL : writer_before(flow, insn, mem->base);
+	return insn && insn->op == MSP_OP_ADD && insn->operand_count == 3 &&
+	       insn->operand[1].kind == MSP_OPND_REG &&
+	       insn->operand[1].reg == flow->build->layout.reg_dispatch &&
+	       insn->operand[2].kind == MSP_OPND_REG && insn->operand[2].narrow == 1 &&
+	       insn->operand[2].shift == 3;
+}
+
 bool msp_vm_is_dispatch(const struct msp_vm_flow *flow, const struct msp_insn *insn)
 {
+	if (flow->abi->arch == MSP_ARCH_ARM64)
+		return is_dispatch_by_register(flow, insn);
 	return insn->op == MSP_OP_JMP && insn->operand[0].kind == MSP_OPND_MEM &&
 	       insn->operand[0].base == flow->build->layout.reg_dispatch &&
 	       insn->operand[0].index != MSP_REG_NONE;
 }
 
-bool msp_vm_is_reset(const struct msp_insn *insn)
+static bool is_sp(const struct msp_vm_flow *flow, const struct msp_operand *o)
 {
-	return insn->op == MSP_OP_MOV && insn->operand[0].kind == MSP_OPND_REG &&
-	       insn->operand[0].reg == MSP_X64_RSP;
+	return o->kind == MSP_OPND_REG && o->reg == flow->abi->sp;
+}
+
+bool msp_vm_is_reset(const struct msp_vm_flow *flow, const struct msp_insn *insn)
+{
+	return (insn->op == MSP_OP_MOV || insn->op == MSP_OP_AND) &&
+	       is_sp(flow, &insn->operand[0]) && insn->operand[1].kind == MSP_OPND_REG;
+}
+
+/* By how much the access of an instruction moves the stack pointer (arm64). */
+static int64_t stack_step(const struct msp_vm_flow *flow, const struct msp_insn *insn)
+{
+	for (unsigned int i = 0; i < insn->operand_count; i++) {
+		if (insn->operand[i].kind == MSP_OPND_MEM && insn->operand[i].base == flow->abi->sp)
+			return insn->operand[i].step;
+	}
+	return 0;
 }
 
 /* By how much an instruction changes the height. */
-static int32_t height_change(const struct msp_insn *insn)
+static int32_t height_change(const struct msp_vm_flow *flow, const struct msp_insn *insn)
 {
-	const struct msp_operand *to = &insn->operand[0], *from = &insn->operand[1];
+	const struct msp_operand *to = &insn->operand[0], *from = msp_insn_right(insn);
+	const struct msp_operand *mem = &insn->operand[1];
 
 	if (insn->op == MSP_OP_PUSH)
 		return 8;
 	if (insn->op == MSP_OP_POP)
 		return -8;
-	if (to->kind != MSP_OPND_REG || to->reg != MSP_X64_RSP)
-		return 0;
+	if (!is_sp(flow, to))
+		return (int32_t)-stack_step(flow, insn);
 	if (insn->op == MSP_OP_SUB && from->kind == MSP_OPND_IMM)
 		return (int32_t)from->value;
 	if (insn->op == MSP_OP_ADD && from->kind == MSP_OPND_IMM)
 		return (int32_t)-from->value;
-	if (insn->op == MSP_OP_LEA && from->base == MSP_X64_RSP && from->index == MSP_REG_NONE)
-		return (int32_t)-from->value;
+	if (insn->op == MSP_OP_LEA && mem->base == flow->abi->sp && mem->index == MSP_REG_NONE)
+		return (int32_t)-mem->value;
 	return 0;
 }
 
@@ -208,11 +260,11 @@ static void connect_all(struct msp_vm_flow *flow)
 		int32_t next[2];
 		unsigned int n;
 
-		if (!(flow->node[i].flags & MSP_VM_REACHED) || msp_vm_is_reset(insn))
+		if (!(flow->node[i].flags & MSP_VM_REACHED) || msp_vm_is_reset(flow, insn))
 			continue;
 		n = msp_vm_successors(flow, (int32_t)i, next);
 		while (n--)
-			connect(flow, (int32_t)i, next[n], height_change(insn));
+			connect(flow, (int32_t)i, next[n], height_change(flow, insn));
 	}
 	/* A function that calls itself (lj_vm_powi) is at its own depth each time. */
 	for (uint32_t i = 0; i < flow->build->insn_count; i++) {
@@ -220,7 +272,7 @@ static void connect_all(struct msp_vm_flow *flow)
 
 		if ((flow->node[i].flags & MSP_VM_REACHED) && callee >= 0 &&
 		    msp_vm_root(flow, callee) != msp_vm_root(flow, (int32_t)i))
-			connect(flow, (int32_t)i, callee, 8);
+			connect(flow, (int32_t)i, callee, flow->abi->pushed);
 	}
 }
 
@@ -238,7 +290,7 @@ static void anchor_frames(struct msp_vm_flow *flow)
 			continue;
 		if ((flow->node[i].flags & MSP_VM_HANDLER) || msp_vm_is_dispatch(flow, insn))
 			anchor(flow, (int32_t)i, MSP_VM_FRAME, size);
-		if (!msp_vm_is_reset(insn))
+		if (!msp_vm_is_reset(flow, insn))
 			continue;
 		n = msp_vm_successors(flow, (int32_t)i, next);
 		while (n--)
@@ -253,7 +305,7 @@ static void anchor_leaves(struct msp_vm_flow *flow)
 		if ((flow->node[i].flags & MSP_VM_REACHED) &&
 		    flow->build->insn[i].op == MSP_OP_RET &&
 		    msp_vm_kind(flow, (int32_t)i) != MSP_VM_FRAME)
-			anchor(flow, (int32_t)i, MSP_VM_LEAF, 8);
+			anchor(flow, (int32_t)i, MSP_VM_LEAF, flow->abi->pushed);
 	}
 }
 
@@ -281,7 +333,7 @@ static void anchor_tail_calls(struct msp_vm_flow *flow)
 		root = msp_vm_root(flow, (int32_t)i);
 		if (flow->kind[root] != MSP_VM_UNKNOWN)
 			continue;
-		anchor(flow, (int32_t)i, MSP_VM_LEAF, 8);
+		anchor(flow, (int32_t)i, MSP_VM_LEAF, flow->abi->pushed);
 		if (entered_in_frame(flow, root))
 			flow->kind[root] = MSP_VM_FRAME;
 	}
@@ -311,7 +363,7 @@ static void anchor_others(struct msp_vm_flow *flow)
 		const struct msp_insn *insn = &flow->build->insn[i];
 		int32_t root;
 
-		if (!(flow->node[i].flags & MSP_VM_REACHED) || !msp_vm_is_reset(insn))
+		if (!(flow->node[i].flags & MSP_VM_REACHED) || !msp_vm_is_reset(flow, insn))
 			continue;
 		root = msp_vm_root(flow, (int32_t)i);
 		if (flow->kind[root] != MSP_VM_UNKNOWN)
@@ -319,7 +371,7 @@ static void anchor_others(struct msp_vm_flow *flow)
 		if (set_computes(flow, root, insn->operand[1].reg))
 			flow->kind[root] = MSP_VM_EXIT;
 		else
-			anchor(flow, (int32_t)i, MSP_VM_LEAF, 8);
+			anchor(flow, (int32_t)i, MSP_VM_LEAF, flow->abi->pushed);
 	}
 }
 
@@ -330,6 +382,7 @@ int msp_vm_flow_new(const struct msp_lj_build *build, struct msp_vm_flow *flow)
 
 	memset(flow, 0, sizeof(*flow));
 	flow->build = build;
+	flow->abi = msp_code_abi(build->code);
 	flow->node = calloc(count ? count : 1, sizeof(*flow->node));
 	flow->height = calloc(count ? count : 1, sizeof(*flow->height));
 	flow->kind = calloc(count ? count : 1, sizeof(*flow->kind));

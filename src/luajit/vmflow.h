@@ -31,6 +31,7 @@ enum msp_vm_set { MSP_VM_UNKNOWN, MSP_VM_FRAME, MSP_VM_LEAF, MSP_VM_EXIT };
 
 struct msp_vm_flow {
 	const struct msp_lj_build *build;
+	const struct msp_code_abi *abi;
 	struct msp_vm_node *node;
 	int32_t *height; /* of the set's root, if its kind is FRAME or LEAF */
 	uint8_t *kind;	 /* enum msp_vm_set, of the set's root */
@@ -43,8 +44,8 @@ unsigned int msp_vm_successors(const struct msp_vm_flow *flow, int32_t i, int32_
 int32_t msp_vm_callee(const struct msp_vm_flow *flow, int32_t i);
 
 bool msp_vm_is_dispatch(const struct msp_vm_flow *flow, const struct msp_insn *insn);
-/* The stack pointer is loaded from somewhere else: mov rsp, reg. */
-bool msp_vm_is_reset(const struct msp_insn *insn);
+/* The stack pointer is loaded from somewhere else: mov rsp, reg; and sp, reg, mask. */
+bool msp_vm_is_reset(const struct msp_vm_flow *flow, const struct msp_insn *insn);
 
 int32_t msp_vm_root(struct msp_vm_flow *flow, int32_t i);
 enum msp_vm_set msp_vm_kind(struct msp_vm_flow *flow, int32_t i);

@@ -360,7 +360,7 @@ static void run(const struct msp_vm_states *s, int32_t i, struct state *st)
 	bool copies = insn->op == MSP_OP_MOV && st->base == BASE_REG &&
 		      is_reg(&insn->operand[1], s->y->reg_base);
 
-	if (msp_vm_is_reset(insn)) {
+	if (msp_vm_is_reset(s->flow, insn)) {
 		new_base(st, base_behind_reset(s, i));
 		st->pc = PC_OWN;
 		return;
@@ -475,7 +475,7 @@ static void seed(struct msp_vm_states *s, uint32_t *queued)
 		st.built = MSP_REG_NONE;
 		/* Dispatched to, or continued at; when C code enters, its L->base counts. */
 		st.base = BASE_REG;
-		if (i && msp_vm_is_reset(&s->flow->build->insn[i - 1]))
+		if (i && msp_vm_is_reset(s->flow, &s->flow->build->insn[i - 1]))
 			new_base(&st, base_behind_reset(s, (int32_t)i - 1));
 		else if (!(flags & MSP_VM_HANDLER) && enters_from_c(s, (int32_t)i))
 			new_base(&st, BASE_STORED);
@@ -573,6 +573,8 @@ uint8_t msp_vm_state_at(const struct msp_vm_states *s, int32_t i)
 	struct state st = s->at[i];
 	uint8_t bits = MSP_LEAF_KNOWN;
 
+	if (s->flow->abi->arch != MSP_ARCH_X86_64)
+		return 0;
 	if (!st.reached || (st.base == BASE_UNKNOWN && st.pc != PC_OUTER))
 		return 0;
 	if (st.base == BASE_REG && st.pc <= PC_NEXT && s->next[i] == NEXT_STORE)

@@ -165,7 +165,7 @@ static MSP_INLINE int native_restore(struct msp_walk *w)
 		return err;
 	w->known = native_restore_saved(w, base, have_stack);
 	if (host_arch(w) == MSP_ARCH_ARM64) {
-		ra &= (1ull << 48) - 1; /* strips a pointer authentication code */
+		ra &= MSP_ARM64_ADDRESS;
 		w->known &= ~(1u << 30);
 	}
 	w->pc = ra;

@@ -13,6 +13,9 @@
 #define MSP_REG_COUNT 32
 #define MSP_REG_NONE 255
 
+/* arm64: the bits of a return address that are no pointer authentication code. */
+#define MSP_ARM64_ADDRESS ((1ull << 48) - 1)
+
 enum msp_arch { MSP_ARCH_X86_64 = 1, MSP_ARCH_ARM64 = 2 };
 
 enum {

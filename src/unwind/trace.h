@@ -115,7 +115,7 @@ static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_l
 		w->trace_ident = 1;
 }
 
-/* How far before a place in compiled code the start of its trace is looked for. */
+/* How far before a place in compiled code the start of its trace is looked for, or behind it the end. */
 #define MSP_TRACE_HEAD_PIECES 17
 #define MSP_TRACE_HEAD_PIECE 240
 
@@ -150,17 +150,64 @@ MSP_SUB(lua_stored_number)
 }
 
 /*
+ * arm64: behind its code a trace has its exits (lj_asm_arm64.h), which name it:
+ * str lr, [sp]; bl to the handler, or ldr lr and blr; movz w0, number.
+ */
+MSP_SUB_N(lua_exits_in)
+{
+	const uint32_t *word = (const uint32_t *)w->buf;
+	uint32_t at, movz;
+
+	for (uint32_t i = 0; i < MSP_STORE_PIECE; i++) {
+		at = ((uint32_t)n + i) & 63;
+		if (word[at] != 0xf90003fe || at > 60)
+			continue;
+		movz = word[word[at + 1] >> 26 == 0x25 ? at + 2 : at + 3];
+		if ((movz & 0xffe0001f) == 0x52800000)
+			return movz >> 5 & 0xffff;
+	}
+	return 0;
+}
+
+/* The first exits in the code at w->buf. */
+MSP_SUB(lua_exits_number)
+{
+	uint32_t number = 0;
+
+	for (int at = 0; at < 64 && !number; at += MSP_STORE_PIECE)
+		number = MSP_CALL_N(w, lua_exits_in, at);
+	return number;
+}
+
+/* From w->look forwards. */
+static MSP_INLINE uint32_t lua_number_from_exits(struct msp_walk *w)
+{
+	uint64_t at = w->look & ~3ull;
+	uint32_t number;
+
+	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
+		if (host_read(w, w->buf, 256, at))
+			return 0;
+		number = MSP_CALL(w, lua_exits_number);
+		if (number)
+			return number;
+		at += MSP_TRACE_HEAD_PIECE;
+	}
+	return 0;
+}
+
+/*
  * While a trace runs a step of the collector, and at its very start, the VM's
- * state is not its number. Its code begins by storing it: looked for from
- * w->look backwards, and proved by the trace's range.
+ * state is not its number; on arm64 it never is. Its code begins by storing it:
+ * looked for from w->look backwards, and proved by the trace's range.
  */
 MSP_SUB(lua_number_from_code)
 {
 	uint64_t at = w->look + 16 - 256; /* the store itself may be what runs next */
 	uint32_t number;
 
-	if (host_arch(w) != MSP_ARCH_X86_64)
-		return 0;
+	if (host_arch(w) == MSP_ARCH_ARM64)
+		return lua_number_from_exits(w);
 	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
 		if (host_read(w, w->buf, 256, at))
 			return 0;
@@ -208,7 +255,8 @@ static MSP_INLINE void lua_find_trace(struct msp_walk *w, const struct msp_lj_la
 	if (!MSP_CALL_N(w, lua_is_trace, number > 0 ? number : 0)) {
 		stored = MSP_CALL(w, lua_number_from_code);
 		found = MSP_CALL_N(w, lua_is_trace, stored);
-		walk_way(w, found ? MSP_WAY_TRACE_BY_CODE : MSP_WAY_TRACE_NO_NUMBER);
+		if (!found || host_arch(w) != MSP_ARCH_ARM64)
+			walk_way(w, found ? MSP_WAY_TRACE_BY_CODE : MSP_WAY_TRACE_NO_NUMBER);
 		if (!found)
 			return;
 	}

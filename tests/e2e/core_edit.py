@@ -3,7 +3,7 @@
 """Makes another core of a core.
 
     core_edit.py no-list|arm64|narrow|rename FROM TO [OLD NEW]
-no-list: without the list of mapped files (NT_FILE); arm64: says that it is of arm64; narrow: of 32 bits;
+no-list: without the list of mapped files (NT_FILE); arm64: says that it is of arm64, which it is not; narrow: of 32 bits;
 rename: OLD is NEW in all names, of the same length.
 """
 import struct
