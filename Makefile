@@ -7,9 +7,11 @@
 #	make test-traces    frames inside of compiled code, against a LuaJIT built for it
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
+#	make test-arm64     built for arm64, and the same on Debian's arm64 kernels, emulated
 #	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
+#	ARM64=1     for arm64, in build-arm64, with a cross compiler; tests run in user mode emulation
 #	DYNAMIC=1   with shared libraries, in build-dynamic; else one static binary
 #	prefix=DIR, DESTDIR=DIR   where make install puts things
 
@@ -20,6 +22,10 @@ SETUP = -Dprefix=$(prefix) -Dtests=false
 ifdef ASAN
 BUILD = build-asan
 SETUP += -Db_sanitize=address,undefined -Db_lundef=false
+else ifdef ARM64
+BUILD = build-arm64
+SETUP += -Dstatic=true --cross-file $(BUILD)/sysroot.ini --cross-file scripts/arm64.ini
+CROSS = $(BUILD)/sysroot.ini
 else ifdef DYNAMIC
 BUILD = build-dynamic
 else ifdef WERROR
@@ -42,9 +48,13 @@ $(BUILD)/.tests: $(BUILD)/build.ninja
 	@rm -f $(BUILD).log
 	@touch $@
 
-$(BUILD)/build.ninja:
+$(BUILD)/build.ninja: | $(CROSS)
 	@meson setup $(BUILD) $(SETUP) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
+
+build-arm64/sysroot.ini:
+	@mkdir -p $(@D)
+	@root=$$(scripts/sysroot bookworm/arm64) && printf "[constants]\nsysroot = '%s'\n" "$$root" >$@
 
 demo: all
 	@BUILD=$(BUILD) scripts/demo
@@ -67,6 +77,10 @@ oracle: tests
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
+test-arm64:
+	@$(MAKE) -s ARM64=1 all
+	@ARCH=arm64 tests/kernels/run.sh $(SUITES)
+
 test-traces: tests
 	@TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS)
 
@@ -82,10 +96,10 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild --quiet
 
 clean:
-	rm -rf build build-asan build-dynamic build-werror
+	rm -rf build build-arm64 build-asan build-dynamic build-werror
 
 # Headers are left out: their tables and drawings are laid out by hand.
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle hosts soak test-kernels test-traces test-builds bench install clean check-format
+.PHONY: all tests demo test oracle hosts soak test-kernels test-arm64 test-traces test-builds bench install clean check-format
