@@ -77,6 +77,13 @@ struct task_struct {
 	unsigned int flags;
 };
 
+#if defined(__TARGET_ARCH_arm64)
+/* What the kernel saves; a struct user_pt_regs is its beginning. */
+struct pt_regs {
+	__s32 syscallno;
+};
+#endif
+
 #pragma clang attribute pop
 
 #define PF_KTHREAD 0x00200000 /* linux/sched.h */

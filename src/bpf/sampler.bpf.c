@@ -302,7 +302,7 @@ static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
 }
 
 /* entry_64.S: the number of the call, -1 after an exception or an interrupt. */
-static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r)
+static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r, struct pt_regs *saved)
 {
 	return (__s64)r->orig_ax >= 0;
 }
@@ -329,7 +329,6 @@ static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
 	w->known = 0xffff;
 	w->arch = MSP_ARCH_X86_64;
 }
-#define KERNEL_STACK_SIZE 16384
 
 #elif defined(__TARGET_ARCH_arm64)
 
@@ -338,9 +337,10 @@ static MSP_INLINE int regs_are_user(const bpf_user_pt_regs_t *r)
 	return (r->pstate & 0xf) == 0;
 }
 
-static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r)
+/* entry.S: the number of the call, -1 after an exception or an interrupt. */
+static MSP_INLINE int regs_in_syscall(const bpf_user_pt_regs_t *r, struct pt_regs *saved)
 {
-	return 0; /* not among the registers that are seen here */
+	return BPF_CORE_READ(saved, syscallno) >= 0;
 }
 
 static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
@@ -352,7 +352,6 @@ static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
 	w->known = 0xffffffff;
 	w->arch = MSP_ARCH_ARM64;
 }
-#define KERNEL_STACK_SIZE 16384
 
 #endif
 
@@ -369,17 +368,13 @@ static MSP_INLINE void regs_from_event(struct bpf_perf_event_data *ctx, bpf_user
 		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(to[i]) : "r"(ctx), "i"(i * 8));
 }
 
-/* The user registers that the kernel saved when this task entered it. 0 if there are any. */
-static MSP_INLINE int regs_from_task(bpf_user_pt_regs_t *out)
+/* Where the kernel has the user registers that it saved when this task entered it. */
+static MSP_INLINE struct pt_regs *saved_regs(struct task_struct *task)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	void *at;
-
 	if (bpf_core_enum_value_exists(enum bpf_func_id___msp, BPF_FUNC_task_pt_regs___msp))
-		at = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	else
-		at = BPF_CORE_READ(task, stack) + KERNEL_STACK_SIZE - sizeof(*out);
-	return bpf_probe_read_kernel(out, sizeof(*out), at);
+		return (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	return BPF_CORE_READ(task, stack) + config.kernel_stack -
+	       bpf_core_type_size(struct pt_regs);
 }
 
 /* The i-th kernel frame from kstack. Not 0: no room. */
@@ -560,6 +555,7 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u32 slot = bpf_get_smp_processor_id(), kernel_frames = 0;
 	struct walk_slot *s = slot_get(slot);
+	struct pt_regs *saved;
 	int user;
 
 	if (!s) {
@@ -573,6 +569,7 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 	s->began = bpf_ktime_get_ns();
 	regs_from_event(ctx, &s->regs);
 	user = regs_are_user(&s->regs);
+	saved = user ? NULL : saved_regs(task);
 	s->walk.slot = slot;
 	walk_begin(&s->walk);
 	if (!user && config.kernel) {
@@ -584,11 +581,12 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 		; /* no user part */
 	else if (s->process.pending)
 		walk_error(&s->walk, MSP_ERR_NO_PROCESS);
-	else if (!user && (regs_from_task(&s->regs) || !regs_are_user(&s->regs)))
+	else if (!user && (bpf_probe_read_kernel(&s->regs, sizeof(s->regs), saved) ||
+			   !regs_are_user(&s->regs)))
 		walk_error(&s->walk, MSP_ERR_NO_USER_REGS);
 	else {
 		/* behind the call's instruction, which may be the function's last: as a return address */
-		s->walk.exact = user || !regs_in_syscall(&s->regs);
+		s->walk.exact = user || !regs_in_syscall(&s->regs, saved);
 		walk(&s->walk, &s->regs);
 	}
 	if (s->walk.error == MSP_ERR_NO_MAPPING)

@@ -103,6 +103,14 @@ static void set_namespace(struct sampler_bpf *skel)
 	skel->rodata->config.ns_ino = st.st_ino;
 }
 
+/* Four pages of 4 KB on both architectures, and on arm64 at least one, which may have 64 KB there. */
+static uint32_t kernel_stack_size(void)
+{
+	long page = sysconf(_SC_PAGESIZE);
+
+	return page > 16384 ? page : 16384;
+}
+
 /* kernel_btf: see sampler_kernel_btf(); NULL: all of the kernel's. */
 static int load_with(struct msp_sampler *s, const struct msp_sampler_options *opts,
 		     const char *kernel_btf)
@@ -115,6 +123,7 @@ static int load_with(struct msp_sampler *s, const struct msp_sampler_options *op
 		return -errno;
 	s->skel->rodata->config.all = opts->all;
 	s->skel->rodata->config.kernel = opts->kernel;
+	s->skel->rodata->config.kernel_stack = kernel_stack_size();
 	set_namespace(s->skel);
 	if (getenv("MOONSPY_BPF_LOG"))
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
