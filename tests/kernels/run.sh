@@ -4,84 +4,15 @@
 #
 # Boots the kernel of each Debian suite (bullseye: 5.10, bookworm: 6.1, trixie: 6.12) in an
 # emulated machine, records and dumps there, and holds the profiles against the workloads'
-# call graphs here. Needs no root and changes nothing; kernels are kept in .cache.
+# call graphs here. The guests' LuaJIT is bookworm's; those of arm64 have their suite's own.
 #
-# Environment: MOONSPY (a static moonspy), SECONDS_EACH (5), RATE (199), KEEP=1 (keep the
-# results), GUEST_LIMIT (seconds until a guest is given up, 300).
+# Environment: see guest.sh; and SECONDS_EACH (5), RATE (199).
 # Ends with 0 (as asked), 1 (not) or 77 (cannot run here).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-: "${MOONSPY:=$root/build/src/cli/moonspy}" "${SECONDS_EACH:=5}" "${RATE:=199}" "${GUEST_LIMIT:=300}"
+: "${SECONDS_EACH:=5}" "${RATE:=199}"
 [ $# -gt 0 ] || set -- bullseye bookworm trixie
-
-skip() {
-	echo "SKIP: $*"
-	exit 77
-}
-for tool in qemu-system-x86_64 busybox cpio python3; do
-	command -v $tool >/dev/null || skip "$tool is not installed (scripts/packages kernels)"
-done
-[ -x "$MOONSPY" ] || skip "no moonspy at $MOONSPY"
-[ "$(uname -m)" = x86_64 ] || skip "the guests are x86-64, this machine is not"
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/moonspy-kernels.XXXXXX")
-cleanup() {
-	if [ "${KEEP-}" = 1 ]; then
-		echo "kept: $work" >&2
-	else
-		rm -rf "$work"
-	fi
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM HUP
-
-failed=0
-fault() {
-	echo "$version FAIL: $*"
-	failed=1
-}
-
-# Everything but the kernel: the same in all guests.
-make_initramfs() {
-	guest=$work/guest
-	mkdir -p "$guest/bin" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/workloads"
-	"$root/scripts/debs" --depends --unpack "$guest" bookworm luajit >"$work/debs" ||
-		skip "Debian's luajit could not be fetched"
-	rm -rf "$guest/usr/share/doc" "$guest/usr/lib/x86_64-linux-gnu/gconv"
-	cp "$(command -v busybox)" "$guest/bin/busybox"
-	cp "$MOONSPY" "$guest/bin/moonspy"
-	cp "$here/init" "$guest/init"
-	cp "$root"/tests/workloads/*.lua "$here"/*.lua "$guest/workloads"
-	printf 'SECONDS_EACH=%s RATE=%s\n' "$SECONDS_EACH" "$RATE" >"$guest/config"
-	(cd "$guest" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs"
-}
-
-# The kernel that the suite's metapackage names: its path.
-find_kernel() {
-	meta=$("$root/scripts/debs" "$1/amd64" linux-image-amd64) || return
-	package=$(dpkg-deb -f "$meta" Depends | sed 's/[ ,].*//')
-	deb=$("$root/scripts/debs" "$1/amd64" "$package") || return
-	mkdir -p "$work/$1"
-	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$work/$1" --wildcards './boot/vmlinuz-*'
-	echo "$work/$1"/boot/vmlinuz-*
-}
-
-# boot KERNEL FOLDER: the guest's results in FOLDER, its console in FOLDER/console. Both
-# processors take turns in one thread: with a thread each, one may run code that the other has
-# patched just now (static branches), and the kernel panics.
-boot() {
-	mkdir -p "$2"
-	timeout -k 5 "$GUEST_LIMIT" qemu-system-x86_64 -machine q35 -accel tcg,thread=single -cpu max -smp 2 -m 1024 \
-		-display none -monitor none -nic none -no-reboot -serial "file:$2/console" \
-		-serial "file:$2/results.tar.gz" -kernel "$1" -initrd "$work/initramfs" \
-		-append "console=ttyS0 panic=-1 quiet" </dev/null >"$2/qemu" 2>&1 ||
-		fault "qemu ended with $? (124: no end after $GUEST_LIMIT s)"
-	tar -xz -C "$2" -f "$2/results.tar.gz" 2>/dev/null && return
-	fault "no results; the console's last lines:"
-	tail -n 15 "$2/console" "$2/qemu"
-	return 1
-}
+. "$here/guest.sh"
 
 # ended NAME: its command ended with 0.
 ended() {
@@ -156,7 +87,6 @@ judge() {
 	[ ! -s dmesg ] || fault "the kernel complains: $(cat dmesg)"
 }
 
-make_initramfs
 for suite in "$@"; do
 	version=$suite
 	kernel=$(find_kernel "$suite") || {
@@ -164,6 +94,11 @@ for suite in "$@"; do
 		continue
 	}
 	version=${kernel##*/vmlinuz-}
+	luajit=bookworm
+	[ "$ARCH" = amd64 ] || luajit=$suite
+	make_guest "$luajit" "$here/record"
+	printf 'SECONDS_EACH=%s RATE=%s\n' "$SECONDS_EACH" "$RATE" >"$guest/config"
+	pack_guest
 	boot "$kernel" "$work/$suite/out" || continue
 	cd "$work/$suite/out"
 	judge
