@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine for where BPF is not allowed. At each tick every thread that is
- * running is stopped, its stack is read, and it goes on: one thread at a time.
+ * The engine for where BPF is not allowed. At each tick all threads are looked at;
+ * then each that runs is stopped, its stack is read, and it goes on: one at a time.
  * A stack counts for the CPU time that the thread has used since its last one.
  * On a busy machine a thread that is running may be waiting for a CPU; where it
  * was when it lost its CPU is not where it spends its time, and is not counted.
  * Threads that sleep are left alone: a stop would interrupt their system calls.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,16 @@
 #define MAX_PERIOD_NS 100000000ull
 /* A stop counts for no more periods than this; what is left is for those after it. */
 #define MAX_PERIODS 8
+/* Who wakes up within this time of the timer takes the CPU from a thread where the timer met it. */
+#define PROMPT_NS 150000ull
 
 struct stop_thread {
 	pid_t tid;
-	uint64_t cpu_ns;  /* it had used when it was looked at last */
-	uint64_t owed_ns; /* of that, not yet counted in samples */
+	uint64_t cpu_ns;	     /* it had used when it was looked at last */
+	uint64_t owed_ns;	     /* of that, not yet counted in samples */
+	struct msp_thread_look look; /* at this tick */
+	uint64_t asked_ns;	     /* when it was asked to stop */
+	bool to_stop;
 };
 
 /* What the engine keeps for a process. */
@@ -45,12 +51,31 @@ struct rec_stopper {
 
 struct rec_ptrace {
 	uint64_t period_ns, base_period_ns, next_ns;
-	uint64_t woken_ns;		/* this tick */
+	uint64_t due_ns, woken_ns;	/* this tick: when it was to be, and was */
+	bool urgent, never_urgent;	/* real-time priority: has it; may not have it */
 	bool late;			/* a thread is to stop that was not waited for any longer */
 	uint64_t window_ns, stopped_ns; /* start of the window; time threads stood still in it */
 	dev_t own_dev;
 	ino_t own_inode;
 };
+
+/*
+ * While it waits for a tick and while a thread stands still, the engine goes before
+ * others, where it may: woken late, it would meet the thread where that gave up its CPU.
+ * What takes long is done without.
+ */
+static void set_urgent(struct rec_ptrace *e, bool urgent)
+{
+	struct sched_param param = {.sched_priority = urgent ? 1 : 0};
+
+	if (e->urgent == urgent || e->never_urgent)
+		return;
+	if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
+			       &param))
+		e->never_urgent = true;
+	else
+		e->urgent = urgent;
+}
 
 int rec_ptrace_open(struct msp_recorder *rec)
 {
@@ -183,29 +208,41 @@ static bool still_waiting(struct msp_recorder *rec, struct rec_process *p)
 	return false;
 }
 
-/*
- * Whether the thread had a CPU when it was to be stopped, or lost it to us as we woke up. Else it
- * waited for one before, since it was taken from it: after a system call, more often than not.
- */
-static bool was_on_cpu(const struct rec_ptrace *e, const struct msp_thread_times *before,
-		       const struct msp_thread_times *now)
+/* A thread that has gone unseen for so long is seen wherever it is. */
+static bool is_overdue(const struct rec_ptrace *e, const struct stop_thread *thread)
 {
+	uint64_t used = thread->look.times.used_ns;
+
+	return thread->owed_ns + (used > thread->cpu_ns ? used - thread->cpu_ns : 0) >=
+	       MAX_PERIODS * e->period_ns;
+}
+
+/*
+ * Whether the thread kept its CPU since the tick, or lost it to us alone as we woke up in time. Else
+ * it lost it where threads do, which is at the end of a system call more often than not.
+ */
+static bool is_fair(const struct rec_ptrace *e, const struct stop_thread *thread,
+		    const struct msp_thread_times *now)
+{
+	const struct msp_thread_times *before = &thread->look.times;
+
 	return now->runs == before->runs ||
-	       now->waited_ns - before->waited_ns <= rec_now_ns() - e->woken_ns;
+	       (now->runs == before->runs + 1 && e->woken_ns - e->due_ns <= PROMPT_NS &&
+		now->waited_ns - before->waited_ns <= thread->asked_ns - e->woken_ns + PROMPT_NS);
 }
 
 /* How many samples a stop stands for. The thread is stopped: what it has used is exact. */
 static uint32_t count_samples(const struct rec_ptrace *e, struct rec_process *p,
-			      struct stop_thread *thread, const struct msp_thread_times *before)
+			      struct stop_thread *thread)
 {
 	struct msp_thread_times now;
 	uint64_t whole;
 
-	if (!before->runs || msp_process_thread_times(p->process, thread->tid, &now)) {
+	if (!thread->look.times.runs || msp_process_thread_times(p->process, thread->tid, &now)) {
 		thread->owed_ns +=
 			e->period_ns; /* not counted here: as if it had run all the time */
 	} else {
-		if (!was_on_cpu(e, before, &now))
+		if (!is_fair(e, thread, &now) && !is_overdue(e, thread))
 			return 0;
 		thread->owed_ns += now.used_ns - thread->cpu_ns;
 		thread->cpu_ns = now.used_ns;
@@ -266,12 +303,12 @@ static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
 {
 	struct msp_registers regs;
 	struct msp_stack stack;
-	struct msp_thread_times before = {0};
 	uint64_t start;
 	uint32_t count;
 	int err;
 
-	msp_process_thread_times(p->process, thread->tid, &before);
+	set_urgent(rec->ptrace, true);
+	thread->asked_ns = rec_now_ns();
 	err = msp_thread_stop(p->process, thread->tid);
 	start = rec_now_ns(); /* before, it went on, or waited for a CPU */
 	if (err == MSP_E_PERMISSION)
@@ -279,7 +316,7 @@ static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
 	rec->ptrace->late |= err == MSP_E_BUSY;
 	if (err)
 		return;
-	count = count_samples(rec->ptrace, p, thread, &before);
+	count = count_samples(rec->ptrace, p, thread);
 	err = count ? msp_thread_registers(p->process, thread->tid, &regs) : MSP_E_BUSY;
 	if (!err)
 		msp_walker_walk(p->stopper->walker, NULL, &regs, &stack);
@@ -290,23 +327,62 @@ static void sample_thread(struct msp_recorder *rec, struct rec_process *p,
 	if (err)
 		return;
 	rec->stops++;
+	set_urgent(rec->ptrace, false);
 	deliver(rec, p, thread->tid, &stack, count);
 	if (stack.error == MSP_ERR_NO_MAPPING && rec_now_ns() - p->refreshed_ns > RESCAN_NS)
 		p->dirty = true;
 }
 
-static void sample_process(struct msp_recorder *rec, struct rec_process *p)
+/* What may have come since the last tick: another program, threads, children. */
+static void update_process(struct msp_recorder *rec, struct rec_process *p)
 {
 	if (!p->added || still_waiting(rec, p) || !p->process)
 		return;
-	if (!p->stopper || rec_now_ns() - p->stopper->scanned_ns > RESCAN_NS) {
-		rescan(rec, p);
-		if (rec->opts.follow)
-			find_children(rec, p);
+	if (p->stopper && rec_now_ns() - p->stopper->scanned_ns <= RESCAN_NS)
+		return;
+	rescan(rec, p);
+	if (rec->opts.follow)
+		find_children(rec, p);
+}
+
+/*
+ * Which threads are to be stopped: those on a CPU, and those from which we may have taken it as we
+ * woke up. The others have waited for one since before the tick; one that is overdue is stopped too.
+ */
+static void look_at_threads(const struct rec_ptrace *e, struct rec_process *p, int our_cpu)
+{
+	for (int i = 0; p->stopper && i < p->stopper->count; i++) {
+		struct stop_thread *thread = &p->stopper->thread[i];
+		uint64_t runs = thread->look.times.runs;
+		bool waited = thread->look.state == 'R' && !thread->look.on_cpu;
+
+		thread->to_stop =
+			!msp_process_thread_look(p->process, thread->tid, &thread->look) &&
+			thread->look.state == 'R' &&
+			(thread->look.on_cpu || is_overdue(e, thread) ||
+			 (thread->look.cpu == our_cpu &&
+			  !(waited && thread->look.times.runs == runs)));
 	}
+}
+
+/* Those on a CPU first: a thread that waits for one keeps us waiting. */
+static void sample_threads(struct msp_recorder *rec, struct rec_process *p, bool on_cpu)
+{
 	for (int i = 0; p->stopper && i < p->stopper->count; i++)
-		if (msp_process_thread_state(p->process, p->stopper->thread[i].tid) == 'R')
+		if (p->stopper->thread[i].to_stop && p->stopper->thread[i].look.on_cpu == on_cpu)
 			sample_thread(rec, p, &p->stopper->thread[i]);
+}
+
+static void sample_processes(struct msp_recorder *rec)
+{
+	int our_cpu = sched_getcpu();
+
+	for (size_t i = 0; i < rec->process_count; i++)
+		look_at_threads(rec->ptrace, rec->process[i], our_cpu);
+	for (size_t i = 0; i < rec->process_count; i++)
+		sample_threads(rec, rec->process[i], true);
+	for (size_t i = 0; i < rec->process_count; i++)
+		sample_threads(rec, rec->process[i], false);
 }
 
 /* Lowers the rate when the stops cost too much, and raises it again when they cost less than half of that. */
@@ -350,6 +426,7 @@ int rec_ptrace_tick(struct msp_recorder *rec)
 	struct rec_ptrace *e = rec->ptrace;
 	uint64_t now = rec_now_ns();
 	struct timespec at;
+	bool interrupted;
 
 	e->next_ns += e->period_ns;
 	if (e->next_ns < now) /* too slow for this rate */
@@ -357,11 +434,17 @@ int rec_ptrace_tick(struct msp_recorder *rec)
 	release_late(rec);
 	at.tv_sec = e->next_ns / 1000000000u;
 	at.tv_nsec = e->next_ns % 1000000000u;
-	if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL))
-		return MSP_E_BUSY;
-	e->woken_ns = rec_now_ns();
 	for (size_t i = 0; i < rec->process_count; i++)
-		sample_process(rec, rec->process[i]);
+		update_process(rec, rec->process[i]);
+	set_urgent(e, true);
+	interrupted = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+	e->due_ns = e->next_ns;
+	e->woken_ns = rec_now_ns();
+	if (!interrupted)
+		sample_processes(rec);
+	set_urgent(e, false);
+	if (interrupted)
+		return MSP_E_BUSY;
 	watch_cost(e);
 	return rec->failed;
 }

@@ -50,6 +50,7 @@ struct msp_stat {
 	pid_t parent;
 	uint32_t flags;
 	uint64_t start_time;
+	int cpu; /* it runs on, or did last; -1: not told */
 };
 int msp_read_stat(int dir, const char *path, struct msp_stat *out);
 

@@ -98,10 +98,13 @@ int msp_read_stat(int dir, const char *path, struct msp_stat *out)
 	if (!open || !close || close < open)
 		goto out;
 	n = sscanf(close + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &out->state, &parent, &out->flags, &start);
-	if (n != 4)
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu "
+		   "%*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",
+		   &out->state, &parent, &out->flags, &start, &out->cpu);
+	if (n < 4)
 		goto out;
+	if (n < 5)
+		out->cpu = -1;
 	len = close - open - 1;
 	if (len >= sizeof(out->comm))
 		len = sizeof(out->comm) - 1;

@@ -86,9 +86,19 @@ int msp_process_thread_state(struct msp_process *process, pid_t tid);
 struct msp_thread_times {
 	uint64_t used_ns;   /* on a CPU */
 	uint64_t waited_ns; /* for one, until it last got one */
-	uint64_t runs;      /* how often it got one */
+	uint64_t runs;	    /* how often it got one */
 };
 int msp_process_thread_times(struct msp_process *process, pid_t tid, struct msp_thread_times *out);
+
+/* How a running thread is doing at this moment. */
+struct msp_thread_look {
+	char state;  /* as in /proc */
+	bool on_cpu; /* else it waits for one; true where the kernel does not tell */
+	int cpu;     /* the one it had last, if it waits; else -1 */
+	struct msp_thread_times times; /* all 0: the kernel does not count them, or it has not run yet */
+};
+/* MSP_E_GONE. Of a thread in another state than 'R' only that is filled in. */
+int msp_process_thread_look(struct msp_process *process, pid_t tid, struct msp_thread_look *out);
 
 /* From a register set of ptrace or a core file (NT_PRSTATUS). MSP_E_UNSUPPORTED: its size, arch. */
 int msp_registers_from_regset(int arch, const void *set, size_t size, struct msp_registers *out);

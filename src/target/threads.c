@@ -84,6 +84,43 @@ int msp_process_thread_times(struct msp_process *process, pid_t tid, struct msp_
 		       : MSP_E_GONE;
 }
 
+/* The value of a line of /proc/PID/status, which starts with a newline; NULL: it has none. */
+static const char *status_value(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? at + strlen(name) + strspn(at + strlen(name), " \t") : NULL;
+}
+
+int msp_process_thread_look(struct msp_process *process, pid_t tid, struct msp_thread_look *out)
+{
+	const char *state, *gave_up, *lost;
+	struct msp_stat stat;
+	char path[48], *text;
+	size_t size;
+	int r;
+
+	*out = (struct msp_thread_look){.on_cpu = true, .cpu = -1};
+	snprintf(path, sizeof(path), "task/%d/status", (int)tid);
+	r = msp_read_file(process->dir, path, &text, &size);
+	if (r < 0)
+		return r;
+	state = status_value(text, "\nState:");
+	gave_up = status_value(text, "\nvoluntary_ctxt_switches:");
+	lost = status_value(text, "\nnonvoluntary_ctxt_switches:");
+	out->state = state ? *state : 0;
+	if (out->state == 'R' && msp_process_thread_times(process, tid, &out->times))
+		out->times = (struct msp_thread_times){0};
+	/* Who has got a CPU once more than lost one has it. */
+	if (out->times.runs && gave_up && lost)
+		out->on_cpu =
+			out->times.runs > strtoull(gave_up, NULL, 10) + strtoull(lost, NULL, 10);
+	if (!out->on_cpu && !thread_stat(process, tid, &stat))
+		out->cpu = stat.cpu;
+	free(text);
+	return 0;
+}
+
 bool msp_process_has_thread(struct msp_process *process, pid_t tid)
 {
 	char path[48];

@@ -189,6 +189,82 @@ static void test_stays_stopped(void **state)
 	finish(&child);
 }
 
+static void *spinner(void *arg)
+{
+	spin(arg);
+	return NULL;
+}
+
+/* Stays on the first, or the last, of the CPUs that we may use; how many these are. */
+static int stay_on(bool last)
+{
+	cpu_set_t may, one;
+	int cpu = -1;
+
+	CPU_ZERO(&one);
+	assert_int_equal(sched_getaffinity(0, sizeof(may), &may), 0);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &may) && (last || cpu < 0))
+			cpu = i;
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	return CPU_COUNT(&may);
+}
+
+static void spin_both(struct shared *shared)
+{
+	pthread_t thread;
+
+	stay_on(true);
+	if (pthread_create(&thread, NULL, spinner, shared))
+		shared->errors++;
+	spin(shared);
+}
+
+static bool has_run(struct msp_process *process, pid_t tid)
+{
+	struct msp_thread_times times;
+
+	return !msp_process_thread_times(process, tid, &times) && times.runs;
+}
+
+/* Of two threads on one CPU no more than one has it; none, if it is ours too. */
+static void test_look(void **state)
+{
+	struct msp_thread_look a, b, again;
+	bool met[2] = {false, false};
+	struct child child;
+	cpu_set_t before;
+	pid_t *tids;
+	int cpus;
+
+	spawn(&child, spin_both);
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	cpus = stay_on(false);
+	wait_for(count_state(child.process, 'R') == 2);
+	assert_int_equal(msp_process_threads(child.process, &tids), 2);
+	wait_for(has_run(child.process, tids[0]) && has_run(child.process, tids[1]));
+	for (int looks = 0; looks < 200 || (cpus > 1 && (!met[0] || !met[1])); looks++) {
+		assert_true(looks < 20000);
+		assert_int_equal(msp_process_thread_look(child.process, tids[0], &a), 0);
+		assert_int_equal(msp_process_thread_look(child.process, tids[1], &b), 0);
+		assert_int_equal(msp_process_thread_look(child.process, tids[0], &again), 0);
+		assert_int_equal(a.state, 'R');
+		assert_int_not_equal(a.times.runs, 0);
+		if (a.on_cpu && again.on_cpu && a.times.runs == again.times.runs) {
+			assert_false(b.on_cpu);
+			assert_int_not_equal(b.cpu, -1);
+			met[0] = true;
+		}
+		met[1] |= b.on_cpu;
+		nap();
+	}
+	assert_true(cpus > 1 || (!met[0] && !met[1]));
+	sched_setaffinity(0, sizeof(before), &before);
+	free(tids);
+	finish(&child);
+}
+
 static void blocked_read(struct shared *shared)
 {
 	char byte = 0;
@@ -489,12 +565,19 @@ static void test_stop_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many_threads),	    cmocka_unit_test(test_thread_storm),
-		cmocka_unit_test(test_stays_stopped),	    cmocka_unit_test(test_blocked_read),
-		cmocka_unit_test(test_signals_once),	    cmocka_unit_test(test_dies_stopped),
-		cmocka_unit_test(test_dies_while_stopping), cmocka_unit_test(test_uninterruptible),
-		cmocka_unit_test(test_traced_by_other),	    cmocka_unit_test(test_dead_leader),
-		cmocka_unit_test(test_tracer_killed),	    cmocka_unit_test(test_stop_cost),
+		cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_thread_storm),
+		cmocka_unit_test(test_stays_stopped),
+		cmocka_unit_test(test_blocked_read),
+		cmocka_unit_test(test_signals_once),
+		cmocka_unit_test(test_dies_stopped),
+		cmocka_unit_test(test_dies_while_stopping),
+		cmocka_unit_test(test_uninterruptible),
+		cmocka_unit_test(test_traced_by_other),
+		cmocka_unit_test(test_dead_leader),
+		cmocka_unit_test(test_tracer_killed),
+		cmocka_unit_test(test_stop_cost),
+		cmocka_unit_test(test_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

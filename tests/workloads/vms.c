@@ -129,7 +129,7 @@ static void *thread_main(void *end)
 		double until = seconds_of(CLOCK_THREAD_CPUTIME_ID) + 0.02;
 
 		while (seconds_of(CLOCK_THREAD_CPUTIME_ID) < until)
-			call_vm(L, 20000);
+			call_vm(L, 100000);
 		lua_close(L);
 	}
 	return NULL;
