@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/internal.h"
+#include "bpf/tables.h"
 
 static bool insert(struct msp_ranges *r, uint32_t at, struct msp_extent extent)
 {

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "unwind/frame.h"
+#include "moonspy/frame.h"
 #include "unwind/tables.h"
 
 #define MSP_MAX_PROCESSES 8192

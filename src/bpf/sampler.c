@@ -58,38 +58,38 @@ static void raise_memlock(void)
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 }
 
+static uint32_t mapping_room(const struct msp_sampler_options *opts)
+{
+	return opts->mappings ? opts->mappings : 65536;
+}
+
 static int size_maps(struct msp_sampler *s, const struct msp_sampler_options *opts)
 {
 	struct sampler_bpf *skel = s->skel;
-	uint32_t mappings = opts->mappings ? opts->mappings : 65536;
 	int cpus = libbpf_num_possible_cpus(), err;
 
 	if (cpus < 0)
 		return cpus;
-	s->mapping_room = mappings;
-	s->rule_room = MSP_RULE_ROOM;
 	err = bpf_map__set_max_entries(skel->maps.walks, cpus);
 	if (!err)
-		err = bpf_map__set_max_entries(skel->maps.mappings, mappings);
+		err = bpf_map__set_max_entries(skel->maps.mappings, mapping_room(opts));
 	if (!err)
-		err = bpf_map__set_max_entries(skel->maps.rules, s->rule_room);
+		err = bpf_map__set_max_entries(skel->maps.rules, MSP_RULE_ROOM);
 	if (!err)
 		err = bpf_map__set_max_entries(skel->maps.ring, MSP_RING_SIZE);
 	return err;
 }
 
-/* Maps of which the values are written by plain stores. */
-static int map_tables(struct msp_sampler *s)
+static int open_tables(struct msp_sampler *s, const struct msp_sampler_options *opts)
 {
-	int mfd = bpf_map__fd(s->skel->maps.mappings), rfd = bpf_map__fd(s->skel->maps.rules);
+	struct msp_table_fds fds = {.segments = s->tables.fd.segments,
+				    .rules = bpf_map__fd(s->skel->maps.rules),
+				    .images = bpf_map__fd(s->skel->maps.images),
+				    .layouts = bpf_map__fd(s->skel->maps.layouts),
+				    .mappings = bpf_map__fd(s->skel->maps.mappings),
+				    .processes = bpf_map__fd(s->skel->maps.processes)};
 
-	s->mappings = mmap(NULL, s->mapping_room * sizeof(*s->mappings), PROT_READ | PROT_WRITE,
-			   MAP_SHARED, mfd, 0);
-	s->rules = mmap(NULL, s->rule_room * sizeof(*s->rules), PROT_READ | PROT_WRITE, MAP_SHARED,
-			rfd, 0);
-	if (s->mappings == MAP_FAILED || s->rules == MAP_FAILED)
-		return -errno;
-	return 0;
+	return msp_tables_open(&s->tables, &fds, mapping_room(opts), MSP_RULE_ROOM);
 }
 
 /* In a container pids differ from those that the kernel counts by. */
@@ -129,7 +129,7 @@ static int load_with(struct msp_sampler *s, const struct msp_sampler_options *op
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);
 	if (!err)
-		err = bpf_map__reuse_fd(s->skel->maps.segments, s->segments);
+		err = bpf_map__reuse_fd(s->skel->maps.segments, s->tables.fd.segments);
 	return err ? err : sampler_bpf__load(s->skel);
 }
 
@@ -149,7 +149,7 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 	}
 	if (err)
 		err = load_with(s, opts, NULL);
-	return err ? err : map_tables(s);
+	return err ? err : open_tables(s, opts);
 }
 
 /* ---- The first segment waits for the kernel while that checks the program ---- */
@@ -164,14 +164,14 @@ static void *make_first_segment(void *arg)
 {
 	struct first_segment *first = arg;
 
-	first->result = sampler_first_segment(first->sampler, first->rows);
+	first->result = msp_tables_first_segment(&first->sampler->tables, first->rows);
 	return NULL;
 }
 
 static int load_all(struct msp_sampler *s, const struct msp_sampler_options *opts)
 {
 	struct first_segment first = {s, opts->rows, 0};
-	int err = sampler_create_segments(s);
+	int err = msp_tables_create_segments(&s->tables);
 	pthread_t thread;
 	bool threaded;
 
@@ -216,7 +216,7 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 	error[0] = 0;
 	s->rate = opts->rate;
 	s->clock_offset = msp_clock_offset();
-	s->stats_fd = s->segments = -1;
+	s->stats_fd = s->tables.fd.segments = -1;
 	load_log = error;
 	load_log_size = error_size;
 	raise_memlock();
@@ -229,8 +229,6 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 					   NULL);
 		err = s->ring ? 0 : -errno;
 	}
-	if (!err)
-		err = sampler_init_tables(s);
 	if (err) {
 		explain(err, error, error_size);
 		msp_sampler_close(s);
@@ -250,10 +248,15 @@ void msp_sampler_close(struct msp_sampler *s)
 	if (s->stats_fd >= 0)
 		close(s->stats_fd);
 	ring_buffer__free(s->ring);
-	sampler_free_tables(s);
+	msp_tables_close(&s->tables);
 	sampler_bpf__destroy(s->skel);
 	free(s->links);
 	free(s);
+}
+
+struct msp_tables *msp_sampler_tables(struct msp_sampler *s)
+{
+	return &s->tables;
 }
 
 /* ---- Triggers ---- */

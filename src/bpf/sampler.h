@@ -9,12 +9,9 @@
 #include <sys/types.h>
 
 #include "bpf/records.h"
-#include "elf/elf.h"
+#include "bpf/tables.h"
 
 struct msp_sampler;
-
-/* What BPF may still be reading is not written again before this time is over. */
-#define MSP_REUSE_NS 1000000000ull
 
 struct msp_sampler_options {
 	uint32_t rate;       /* samples a second of CPU time, for each thread */
@@ -35,25 +32,8 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 		     size_t error_size);
 void msp_sampler_close(struct msp_sampler *s);
 
-/* Tables. Images must be added before a process that maps them is set. */
-int msp_sampler_set_layout(struct msp_sampler *s, uint32_t index, const struct msp_lj_layout *layout);
-int msp_sampler_add_image(struct msp_sampler *s, uint32_t index, const struct msp_unwind_table *table,
-			  uint32_t layout);
-bool msp_sampler_has_image(const struct msp_sampler *s, uint32_t index);
-/*
- * Forgets an image. No sooner than MSP_REUSE_NS after the last process that maps it was replaced or
- * removed: what it had is given to others at once.
- */
-void msp_sampler_remove_image(struct msp_sampler *s, uint32_t index);
-/*
- * Replaces what is known of a process. mappings: sorted, files only. If that fails the process is
- * as if nothing were known of it.
- */
-int msp_sampler_set_process(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings,
-			    uint32_t count, const struct msp_bpf_process *builds);
-/* Its mappings are not known now: its samples have no user part. */
-void msp_sampler_forget_mappings(struct msp_sampler *s, pid_t pid);
-void msp_sampler_remove_process(struct msp_sampler *s, pid_t pid);
+/* What it knows of processes: to be filled. */
+struct msp_tables *msp_sampler_tables(struct msp_sampler *s);
 
 /* Triggers. A thread's event is inherited by the threads and processes that it starts. */
 int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid);

@@ -7,35 +7,48 @@
 #include <time.h>
 
 #include <bpf/bpf.h>
-#include <bpf/libbpf.h>
 
-#include "bpf/internal.h"
+#include "bpf/tables.h"
 #include "moonspy/moonspy.h"
 
-int sampler_init_tables(struct msp_sampler *s)
+int msp_tables_open(struct msp_tables *t, const struct msp_table_fds *fds, uint32_t mappings,
+		    uint32_t rules)
 {
-	return ranges_init(&s->ranges, s->mapping_room) ? sampler_init_rows(s) : -ENOMEM;
+	int segments = t->fd.segments;
+
+	t->fd = *fds;
+	if (segments >= 0)
+		t->fd.segments = segments;
+	t->mapping_room = mappings;
+	t->rule_room = rules;
+	t->mappings = mmap(NULL, mappings * sizeof(*t->mappings), PROT_READ | PROT_WRITE,
+			   MAP_SHARED, t->fd.mappings, 0);
+	t->rules = mmap(NULL, rules * sizeof(*t->rules), PROT_READ | PROT_WRITE, MAP_SHARED,
+			t->fd.rules, 0);
+	if (t->mappings == MAP_FAILED || t->rules == MAP_FAILED)
+		return -errno;
+	return ranges_init(&t->ranges, t->mapping_room) ? tables_init_rows(t) : -ENOMEM;
 }
 
-void sampler_free_tables(struct msp_sampler *s)
+void msp_tables_close(struct msp_tables *t)
 {
-	sampler_free_rows(s);
-	if (s->mappings && s->mappings != MAP_FAILED)
-		munmap(s->mappings, s->mapping_room * sizeof(*s->mappings));
-	if (s->rules && s->rules != MAP_FAILED)
-		munmap(s->rules, s->rule_room * sizeof(*s->rules));
-	free(s->ranges.extent);
+	tables_free_rows(t);
+	if (t->mappings && t->mappings != MAP_FAILED)
+		munmap(t->mappings, t->mapping_room * sizeof(*t->mappings));
+	if (t->rules && t->rules != MAP_FAILED)
+		munmap(t->rules, t->rule_room * sizeof(*t->rules));
+	free(t->ranges.extent);
 }
 
 static uint64_t now_ns(void)
 {
-	struct timespec t;
+	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static int set(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings, uint32_t count,
+static int set(struct msp_tables *t, pid_t pid, const struct msp_mapping *mappings, uint32_t count,
 	       const struct msp_bpf_process *builds)
 {
 	struct msp_bpf_process process = *builds;
@@ -45,42 +58,42 @@ static int set(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappi
 	process.pending = 0;
 	process.first_mapping = process.mapping_count = 0;
 	if (count) {
-		first = ranges_take(&s->ranges, pid, count, now_ns());
+		first = ranges_take(&t->ranges, pid, count, now_ns());
 		if (first < 0)
 			return MSP_E_LIMIT;
-		memcpy(s->mappings + first, mappings, count * sizeof(*mappings));
+		memcpy(t->mappings + first, mappings, count * sizeof(*mappings));
 		process.first_mapping = first;
 		process.mapping_count = count;
 	}
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &key, &process, BPF_ANY))
+	if (bpf_map_update_elem(t->fd.processes, &key, &process, BPF_ANY))
 		return MSP_E_LIMIT;
-	ranges_release(&s->ranges, pid, first, now_ns() + MSP_REUSE_NS);
+	ranges_release(&t->ranges, pid, first, now_ns() + MSP_REUSE_NS);
 	return 0;
 }
 
-int msp_sampler_set_process(struct msp_sampler *s, pid_t pid, const struct msp_mapping *mappings,
-			    uint32_t count, const struct msp_bpf_process *builds)
+int msp_tables_set_process(struct msp_tables *t, pid_t pid, const struct msp_mapping *mappings,
+			   uint32_t count, const struct msp_bpf_process *builds)
 {
-	int err = set(s, pid, mappings, count, builds);
+	int err = set(t, pid, mappings, count, builds);
 
 	if (err)
-		msp_sampler_forget_mappings(s, pid);
+		msp_tables_forget_mappings(t, pid);
 	return err;
 }
 
-void msp_sampler_forget_mappings(struct msp_sampler *s, pid_t pid)
+void msp_tables_forget_mappings(struct msp_tables *t, pid_t pid)
 {
 	const struct msp_bpf_process pending = {.pending = 1};
 	uint32_t key = pid;
 
-	bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &key, &pending, BPF_EXIST);
-	ranges_release(&s->ranges, pid, UINT32_MAX, now_ns() + MSP_REUSE_NS);
+	bpf_map_update_elem(t->fd.processes, &key, &pending, BPF_EXIST);
+	ranges_release(&t->ranges, pid, UINT32_MAX, now_ns() + MSP_REUSE_NS);
 }
 
-void msp_sampler_remove_process(struct msp_sampler *s, pid_t pid)
+void msp_tables_remove_process(struct msp_tables *t, pid_t pid)
 {
 	uint32_t key = pid;
 
-	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.processes), &key);
-	ranges_release(&s->ranges, pid, UINT32_MAX, now_ns() + MSP_REUSE_NS);
+	bpf_map_delete_elem(t->fd.processes, &key);
+	ranges_release(&t->ranges, pid, UINT32_MAX, now_ns() + MSP_REUSE_NS);
 }

@@ -66,14 +66,14 @@ const char *dump_state_text(enum dump_state state);
 /* A stack of a thread or coroutine. */
 struct dump_stack {
 	const struct msp_raw_frame *frames;
-	const struct msp_lj_variables *variables; /* NULL: not asked for */
+	const struct msp_variables *variables; /* NULL: not asked for */
 	size_t count;
 };
 
 /* One of its frames that is to be shown. */
 struct dump_frame {
 	const struct msp_frame *frame; /* its strings are good until the next name is made */
-	const struct msp_lj_variables *variables; /* NULL: none */
+	const struct msp_variables *variables; /* NULL: none */
 	const struct msp_raw_frame *vm; /* the VM frame of a Lua frame */
 };
 

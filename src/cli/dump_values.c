@@ -16,7 +16,7 @@ struct printing {
 };
 
 /* The frame that would stand for a function, with its name. */
-static void name_function(const struct printing *p, const struct msp_lj_value *value,
+static void name_function(const struct printing *p, const struct msp_value *value,
 			  struct msp_frame *out)
 {
 	struct msp_raw_frame raw[2] = {
@@ -43,7 +43,7 @@ static void print_number(struct msp_buffer *b, double number)
 		msp_buffer_printf(b, "%.14g", number);
 }
 
-static void print_string(struct msp_buffer *b, const struct msp_lj_value *value)
+static void print_string(struct msp_buffer *b, const struct msp_value *value)
 {
 	msp_buffer_char(b, '"');
 	if (value->text)
@@ -53,12 +53,12 @@ static void print_string(struct msp_buffer *b, const struct msp_lj_value *value)
 		msp_buffer_printf(b, "... (%" PRIu32 " bytes)", value->length);
 }
 
-static void print_value(const struct printing *p, const struct msp_lj_value *value);
+static void print_value(const struct printing *p, const struct msp_value *value);
 
 /* A key as one would write it in Lua. */
-static bool is_name(const struct msp_lj_value *key)
+static bool is_name(const struct msp_value *key)
 {
-	if (key->type != MSP_LJ_TYPE_STRING || !key->kept || key->cut)
+	if (key->type != MSP_TYPE_STRING || !key->kept || key->cut)
 		return false;
 	for (uint32_t i = 0; i < key->kept; i++) {
 		char c = key->text[i];
@@ -70,7 +70,7 @@ static bool is_name(const struct msp_lj_value *key)
 	return true;
 }
 
-static void print_key(const struct printing *p, const struct msp_lj_value *key)
+static void print_key(const struct printing *p, const struct msp_value *key)
 {
 	if (is_name(key)) {
 		msp_buffer_put(p->buffer, key->text, key->kept);
@@ -82,7 +82,7 @@ static void print_key(const struct printing *p, const struct msp_lj_value *key)
 	msp_buffer_text(p->buffer, " = ");
 }
 
-static void print_table(const struct printing *p, const struct msp_lj_value *table)
+static void print_table(const struct printing *p, const struct msp_value *table)
 {
 	double next = 1;
 
@@ -92,11 +92,11 @@ static void print_table(const struct printing *p, const struct msp_lj_value *tab
 	}
 	msp_buffer_char(p->buffer, '{');
 	for (uint32_t i = 0; i < table->entries; i++) {
-		const struct msp_lj_pair_value *entry = &table->entry[i];
+		const struct msp_value_pair *entry = &table->entry[i];
 
 		if (i)
 			msp_buffer_text(p->buffer, ", ");
-		if (entry->key.type == MSP_LJ_TYPE_NUMBER && entry->key.number == next)
+		if (entry->key.type == MSP_TYPE_NUMBER && entry->key.number == next)
 			next++;
 		else
 			print_key(p, &entry->key);
@@ -107,7 +107,7 @@ static void print_table(const struct printing *p, const struct msp_lj_value *tab
 	msp_buffer_char(p->buffer, '}');
 }
 
-static void print_function(const struct printing *p, const struct msp_lj_value *value)
+static void print_function(const struct printing *p, const struct msp_value *value)
 {
 	struct msp_frame frame;
 	char text[512];
@@ -118,7 +118,7 @@ static void print_function(const struct printing *p, const struct msp_lj_value *
 	msp_buffer_escaped(p->buffer, text, "");
 }
 
-static void print_cdata(const struct printing *p, const struct msp_lj_value *value)
+static void print_cdata(const struct printing *p, const struct msp_value *value)
 {
 	msp_buffer_text(p->buffer, "cdata");
 	if (value->text) {
@@ -132,37 +132,37 @@ static void print_cdata(const struct printing *p, const struct msp_lj_value *val
 		msp_buffer_printf(p->buffer, " at 0x%" PRIx64, value->address);
 }
 
-static void print_value(const struct printing *p, const struct msp_lj_value *value)
+static void print_value(const struct printing *p, const struct msp_value *value)
 {
 	switch (value->type) {
-	case MSP_LJ_TYPE_NIL:
+	case MSP_TYPE_NIL:
 		msp_buffer_text(p->buffer, "nil");
 		return;
-	case MSP_LJ_TYPE_BOOLEAN:
+	case MSP_TYPE_BOOLEAN:
 		msp_buffer_text(p->buffer, value->boolean ? "true" : "false");
 		return;
-	case MSP_LJ_TYPE_NUMBER:
+	case MSP_TYPE_NUMBER:
 		print_number(p->buffer, value->number);
 		return;
-	case MSP_LJ_TYPE_STRING:
+	case MSP_TYPE_STRING:
 		print_string(p->buffer, value);
 		return;
-	case MSP_LJ_TYPE_TABLE:
+	case MSP_TYPE_TABLE:
 		print_table(p, value);
 		return;
-	case MSP_LJ_TYPE_FUNCTION:
+	case MSP_TYPE_FUNCTION:
 		print_function(p, value);
 		return;
-	case MSP_LJ_TYPE_CDATA:
+	case MSP_TYPE_CDATA:
 		print_cdata(p, value);
 		return;
-	case MSP_LJ_TYPE_THREAD:
+	case MSP_TYPE_THREAD:
 		msp_buffer_printf(p->buffer, "coroutine 0x%" PRIx64, value->address);
 		return;
-	case MSP_LJ_TYPE_USERDATA:
+	case MSP_TYPE_USERDATA:
 		msp_buffer_printf(p->buffer, "userdata 0x%" PRIx64, value->address);
 		return;
-	case MSP_LJ_TYPE_LIGHTUSERDATA:
+	case MSP_TYPE_LIGHTUSERDATA:
 		msp_buffer_text(p->buffer, "lightuserdata");
 		return;
 	default:
@@ -174,20 +174,20 @@ static void print_value(const struct printing *p, const struct msp_lj_value *val
 void dump_variables_text(struct cli_live *live, const struct dump_frame *frame)
 {
 	static const char *const kinds[] = {
-		[MSP_LJ_LOCAL] = "local", [MSP_LJ_UPVALUE] = "upvalue", [MSP_LJ_VARARG] = "vararg"};
+		[MSP_LOCAL] = "local", [MSP_UPVALUE] = "upvalue", [MSP_VARARG] = "vararg"};
 	struct msp_buffer buffer = {0};
 	struct printing p = {.buffer = &buffer, .live = live, .vm = frame->vm};
 
 	for (size_t i = 0; i < frame->variables->count; i++) {
-		const struct msp_lj_variable *variable = &frame->variables->variable[i];
+		const struct msp_variable *variable = &frame->variables->variable[i];
 
 		msp_buffer_printf(&buffer, "        %s ", kinds[variable->kind]);
 		if (variable->name)
 			msp_buffer_escaped(&buffer, variable->name, "");
 		else
 			msp_buffer_printf(&buffer, "%s%" PRIu32,
-					  variable->kind == MSP_LJ_LOCAL ? "slot " : "",
-					  variable->index + (variable->kind != MSP_LJ_LOCAL));
+					  variable->kind == MSP_LOCAL ? "slot " : "",
+					  variable->index + (variable->kind != MSP_LOCAL));
 		msp_buffer_text(&buffer, " = ");
 		print_value(&p, &variable->value);
 		msp_buffer_char(&buffer, '\n');
@@ -214,7 +214,7 @@ static void put_address(struct msp_json *json, uint64_t address)
 	msp_json_hex(json, address);
 }
 
-static void put_value(const struct printing *p, const struct msp_lj_value *value);
+static void put_value(const struct printing *p, const struct msp_value *value);
 
 static void put_number(struct msp_json *json, double number)
 {
@@ -224,7 +224,7 @@ static void put_number(struct msp_json *json, double number)
 		put_text(json, "text", isnan(number) ? "nan" : number > 0 ? "inf" : "-inf");
 }
 
-static void put_string(struct msp_json *json, const struct msp_lj_value *value)
+static void put_string(struct msp_json *json, const struct msp_value *value)
 {
 	msp_json_key(json, "value");
 	msp_json_bytes(json, value->text ? value->text : "", value->kept);
@@ -234,7 +234,7 @@ static void put_string(struct msp_json *json, const struct msp_lj_value *value)
 	msp_json_bool(json, value->cut);
 }
 
-static void put_table(const struct printing *p, const struct msp_lj_value *table)
+static void put_table(const struct printing *p, const struct msp_value *table)
 {
 	struct msp_json *json = p->json;
 
@@ -258,7 +258,7 @@ static void put_table(const struct printing *p, const struct msp_lj_value *table
 	msp_json_bool(json, table->cut);
 }
 
-static void put_function(const struct printing *p, const struct msp_lj_value *value)
+static void put_function(const struct printing *p, const struct msp_value *value)
 {
 	struct msp_frame frame;
 
@@ -268,44 +268,44 @@ static void put_function(const struct printing *p, const struct msp_lj_value *va
 	msp_json_frame(p->json, &frame);
 }
 
-static void put_members(const struct printing *p, const struct msp_lj_value *value)
+static void put_members(const struct printing *p, const struct msp_value *value)
 {
 	struct msp_json *json = p->json;
 
 	switch (value->type) {
-	case MSP_LJ_TYPE_BOOLEAN:
+	case MSP_TYPE_BOOLEAN:
 		msp_json_key(json, "value");
 		msp_json_bool(json, value->boolean);
 		return;
-	case MSP_LJ_TYPE_NUMBER:
+	case MSP_TYPE_NUMBER:
 		put_number(json, value->number);
 		return;
-	case MSP_LJ_TYPE_STRING:
+	case MSP_TYPE_STRING:
 		put_string(json, value);
 		return;
-	case MSP_LJ_TYPE_TABLE:
+	case MSP_TYPE_TABLE:
 		put_table(p, value);
 		return;
-	case MSP_LJ_TYPE_FUNCTION:
+	case MSP_TYPE_FUNCTION:
 		put_function(p, value);
 		return;
-	case MSP_LJ_TYPE_CDATA:
+	case MSP_TYPE_CDATA:
 		put_address(json, value->address);
 		put_text(json, "ctype", value->text);
 		put_text(json, "content", value->content);
 		return;
-	case MSP_LJ_TYPE_THREAD:
-	case MSP_LJ_TYPE_USERDATA:
+	case MSP_TYPE_THREAD:
+	case MSP_TYPE_USERDATA:
 		put_address(json, value->address);
 		return;
 	}
 }
 
-static void put_value(const struct printing *p, const struct msp_lj_value *value)
+static void put_value(const struct printing *p, const struct msp_value *value)
 {
 	static const char *const names[] = {
 #define _(id, name) name,
-		MSP_LJ_TYPES(_)
+		MSP_TYPES(_)
 #undef _
 	};
 
@@ -315,7 +315,7 @@ static void put_value(const struct printing *p, const struct msp_lj_value *value
 	msp_json_end(p->json);
 }
 
-static void put_kind(const struct printing *p, const struct msp_lj_variables *variables, int kind,
+static void put_kind(const struct printing *p, const struct msp_variables *variables, int kind,
 		     const char *key)
 {
 	struct msp_json *json = p->json;
@@ -323,7 +323,7 @@ static void put_kind(const struct printing *p, const struct msp_lj_variables *va
 	msp_json_key(json, key);
 	msp_json_array(json);
 	for (size_t i = 0; i < variables->count; i++) {
-		const struct msp_lj_variable *variable = &variables->variable[i];
+		const struct msp_variable *variable = &variables->variable[i];
 
 		if (variable->kind != kind)
 			continue;
@@ -343,9 +343,9 @@ void dump_variables_json(struct msp_json *json, struct cli_live *live,
 {
 	struct printing p = {.json = json, .live = live, .vm = frame->vm};
 
-	put_kind(&p, frame->variables, MSP_LJ_LOCAL, "locals");
-	put_kind(&p, frame->variables, MSP_LJ_UPVALUE, "upvalues");
-	put_kind(&p, frame->variables, MSP_LJ_VARARG, "varargs");
+	put_kind(&p, frame->variables, MSP_LOCAL, "locals");
+	put_kind(&p, frame->variables, MSP_UPVALUE, "upvalues");
+	put_kind(&p, frame->variables, MSP_VARARG, "varargs");
 	msp_json_key(json, "locals_known");
 	msp_json_bool(json, !frame->variables->in_registers && !frame->variables->cut);
 }

@@ -108,7 +108,7 @@ const char *dump_coroutine_status(int status)
 {
 	static const char *const texts[] = {
 #define _(id, text) text,
-		MSP_LJ_COROUTINES(_)
+		MSP_COROUTINES(_)
 #undef _
 	};
 

@@ -302,13 +302,13 @@ static char *content_text(struct msp_lj_values *values, uint32_t id, uint64_t at
 	return NULL;
 }
 
-void msp_lj_cdata_read(struct msp_lj_values *values, struct msp_lj_value *out)
+void msp_lj_cdata_read(struct msp_lj_values *values, struct msp_value *out)
 {
 	const struct msp_lj_object_layout *objects = values->objects;
 	uint16_t id;
 
 	if (msp_read(values->mem, out->address + objects->cd_type, &id, sizeof(id))) {
-		out->type = MSP_LJ_TYPE_UNREADABLE;
+		out->type = MSP_TYPE_UNREADABLE;
 		return;
 	}
 	if (!values->cts)

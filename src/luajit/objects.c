@@ -163,18 +163,18 @@ static void describe(const struct msp_lj_layout *layout, const struct msp_memory
 
 	out->l = l;
 	if (!read_stack(layout, mem, l, &stack))
-		out->status = MSP_LJ_COROUTINE_DEAD;
+		out->status = MSP_COROUTINE_DEAD;
 	else if (stack.status == 1) /* LUA_YIELD */
-		out->status = MSP_LJ_COROUTINE_SUSPENDED;
+		out->status = MSP_COROUTINE_SUSPENDED;
 	else if (stack.status)
-		out->status = MSP_LJ_COROUTINE_DEAD;
+		out->status = MSP_COROUTINE_DEAD;
 	else if (stack.base > stack.stack + head)
-		out->status = MSP_LJ_COROUTINE_NORMAL;
+		out->status = MSP_COROUTINE_NORMAL;
 	else if (stack.top == stack.base)
-		out->status = MSP_LJ_COROUTINE_DEAD;
+		out->status = MSP_COROUTINE_DEAD;
 	else
-		out->status = MSP_LJ_COROUTINE_NEW;
-	if (out->status == MSP_LJ_COROUTINE_NEW)
+		out->status = MSP_COROUTINE_NEW;
+	if (out->status == MSP_COROUTINE_NEW)
 		read_start(layout, mem, &stack, out);
 }
 

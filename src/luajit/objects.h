@@ -71,12 +71,12 @@ struct msp_lj_values {
 uint64_t msp_lj_ctypes_find(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			    uint64_t g);
 /* Sets text and content of a cdata at out->address. */
-void msp_lj_cdata_read(struct msp_lj_values *values, struct msp_lj_value *out);
+void msp_lj_cdata_read(struct msp_lj_values *values, struct msp_value *out);
 
 /* The value at an address, and the entries of a table down to depth levels. */
 void msp_lj_value_at(struct msp_lj_values *values, uint64_t at, unsigned int depth,
-		     struct msp_lj_value *out);
+		     struct msp_value *out);
 void msp_lj_table_entries(struct msp_lj_values *values, unsigned int depth,
-			  struct msp_lj_value *out);
+			  struct msp_value *out);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "unwind/frame.h"
+#include "moonspy/frame.h"
 #include "unwind/memory.h"
 #include "unwind/tables.h"
 

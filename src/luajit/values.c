@@ -68,14 +68,14 @@ static uint32_t whole_characters(const char *text, uint32_t size)
 	return size;
 }
 
-static void read_string(struct msp_lj_values *values, struct msp_lj_value *out)
+static void read_string(struct msp_lj_values *values, struct msp_value *out)
 {
 	char buf[STRING_MAX + 1];
 	uint32_t length, kept;
 
 	if (msp_lj_string_read(values->layout, values->mem, out->address, buf, sizeof(buf),
 			       &length)) {
-		out->type = MSP_LJ_TYPE_UNREADABLE;
+		out->type = MSP_TYPE_UNREADABLE;
 		return;
 	}
 	kept = length <= STRING_MAX ? length : whole_characters(buf, STRING_MAX);
@@ -91,7 +91,7 @@ static void read_string(struct msp_lj_values *values, struct msp_lj_value *out)
 	out->length = length;
 }
 
-static void read_function(struct msp_lj_values *values, struct msp_lj_value *out)
+static void read_function(struct msp_lj_values *values, struct msp_value *out)
 {
 	const struct msp_lj_layout *layout = values->layout;
 	_Alignas(8) uint8_t header[MSP_PROTO_HEADER_MAX];
@@ -100,7 +100,7 @@ static void read_function(struct msp_lj_values *values, struct msp_lj_value *out
 
 	if (msp_read(values->mem, out->address + (uint64_t)layout->fn_ffid, &out->ffid, 1) ||
 	    !msp_lj_read_ref(layout, values->mem, out->address + (uint64_t)layout->fn_pc, &pc)) {
-		out->type = MSP_LJ_TYPE_UNREADABLE;
+		out->type = MSP_TYPE_UNREADABLE;
 		return;
 	}
 	if (out->ffid == 1)
@@ -110,7 +110,7 @@ static void read_function(struct msp_lj_values *values, struct msp_lj_value *out
 	pc -= (uint64_t)layout->pt_size;
 	if (msp_proto_read_header(layout, values->mem, pc, header) ||
 	    msp_proto_parse(layout, header, pc, &pt)) {
-		out->type = MSP_LJ_TYPE_UNREADABLE;
+		out->type = MSP_TYPE_UNREADABLE;
 		return;
 	}
 	out->pt = pc;
@@ -122,34 +122,34 @@ static const struct {
 	uint8_t type;
 	int8_t gct;
 } kinds[] = {
-	[TNIL] = {MSP_LJ_TYPE_NIL, -1},
-	[TFALSE] = {MSP_LJ_TYPE_BOOLEAN, -1},
-	[TTRUE] = {MSP_LJ_TYPE_BOOLEAN, -1},
-	[TLIGHTUD] = {MSP_LJ_TYPE_LIGHTUSERDATA, -1},
-	[TSTR] = {MSP_LJ_TYPE_STRING, MSP_GCT_STR},
-	[TUPVAL] = {MSP_LJ_TYPE_INTERNAL, MSP_GCT_UPVAL},
-	[TTHREAD] = {MSP_LJ_TYPE_THREAD, MSP_GCT_THREAD},
-	[TPROTO] = {MSP_LJ_TYPE_INTERNAL, MSP_GCT_PROTO},
-	[TFUNC] = {MSP_LJ_TYPE_FUNCTION, MSP_GCT_FUNC},
-	[TTRACE] = {MSP_LJ_TYPE_INTERNAL, MSP_GCT_TRACE},
-	[TCDATA] = {MSP_LJ_TYPE_CDATA, MSP_GCT_CDATA},
-	[TTAB] = {MSP_LJ_TYPE_TABLE, MSP_GCT_TAB},
-	[TUDATA] = {MSP_LJ_TYPE_USERDATA, MSP_GCT_UDATA},
+	[TNIL] = {MSP_TYPE_NIL, -1},
+	[TFALSE] = {MSP_TYPE_BOOLEAN, -1},
+	[TTRUE] = {MSP_TYPE_BOOLEAN, -1},
+	[TLIGHTUD] = {MSP_TYPE_LIGHTUSERDATA, -1},
+	[TSTR] = {MSP_TYPE_STRING, MSP_GCT_STR},
+	[TUPVAL] = {MSP_TYPE_INTERNAL, MSP_GCT_UPVAL},
+	[TTHREAD] = {MSP_TYPE_THREAD, MSP_GCT_THREAD},
+	[TPROTO] = {MSP_TYPE_INTERNAL, MSP_GCT_PROTO},
+	[TFUNC] = {MSP_TYPE_FUNCTION, MSP_GCT_FUNC},
+	[TTRACE] = {MSP_TYPE_INTERNAL, MSP_GCT_TRACE},
+	[TCDATA] = {MSP_TYPE_CDATA, MSP_GCT_CDATA},
+	[TTAB] = {MSP_TYPE_TABLE, MSP_GCT_TAB},
+	[TUDATA] = {MSP_TYPE_USERDATA, MSP_GCT_UDATA},
 };
 
-static void read_object(struct msp_lj_values *values, unsigned int depth, struct msp_lj_value *out)
+static void read_object(struct msp_lj_values *values, unsigned int depth, struct msp_value *out)
 {
 	switch (out->type) {
-	case MSP_LJ_TYPE_STRING:
+	case MSP_TYPE_STRING:
 		read_string(values, out);
 		return;
-	case MSP_LJ_TYPE_FUNCTION:
+	case MSP_TYPE_FUNCTION:
 		read_function(values, out);
 		return;
-	case MSP_LJ_TYPE_CDATA:
+	case MSP_TYPE_CDATA:
 		msp_lj_cdata_read(values, out);
 		return;
-	case MSP_LJ_TYPE_TABLE:
+	case MSP_TYPE_TABLE:
 		if (depth && values->tables)
 			msp_lj_table_entries(values, depth, out);
 		return;
@@ -157,20 +157,20 @@ static void read_object(struct msp_lj_values *values, unsigned int depth, struct
 }
 
 void msp_lj_value_at(struct msp_lj_values *values, uint64_t at, unsigned int depth,
-		     struct msp_lj_value *out)
+		     struct msp_value *out)
 {
 	uint64_t word, ref;
 	int tag;
 
 	memset(out, 0, sizeof(*out));
-	out->type = MSP_LJ_TYPE_UNREADABLE;
+	out->type = MSP_TYPE_UNREADABLE;
 	if (*values->left)
 		--*values->left;
 	if (msp_read(values->mem, at, &word, sizeof(word)))
 		return;
 	tag = tag_of(values->layout, word, &ref);
 	if (tag < 0 || tag == TNUMX) {
-		out->type = MSP_LJ_TYPE_NUMBER;
+		out->type = MSP_TYPE_NUMBER;
 		if (tag < 0)
 			memcpy(&out->number, &word, sizeof(word));
 		else
@@ -190,14 +190,14 @@ void msp_lj_value_at(struct msp_lj_values *values, uint64_t at, unsigned int dep
 }
 
 void msp_lj_value_read(struct msp_lj_values *values, const struct msp_memory *mem, uint64_t at,
-		       unsigned int depth, uint32_t *left, struct msp_lj_value *out)
+		       unsigned int depth, uint32_t *left, struct msp_value *out)
 {
 	values->mem = mem;
 	values->left = left;
 	msp_lj_value_at(values, at, depth, out);
 }
 
-void msp_lj_value_free(struct msp_lj_value *value)
+void msp_lj_value_free(struct msp_value *value)
 {
 	for (uint32_t i = 0; i < value->entries; i++) {
 		msp_lj_value_free(&value->entry[i].key);

@@ -11,67 +11,11 @@
 #include <stdint.h>
 
 #include "luajit/luajit.h"
+#include "moonspy/moonspy.h"
 
-/* id, name in JSON */
-#define MSP_LJ_TYPES(_) \
-	_(NIL, "nil") \
-	_(BOOLEAN, "boolean") \
-	_(NUMBER, "number") \
-	_(STRING, "string") \
-	_(TABLE, "table") \
-	_(FUNCTION, "function") \
-	_(THREAD, "thread") \
-	_(USERDATA, "userdata") \
-	_(LIGHTUSERDATA, "lightuserdata") \
-	_(CDATA, "cdata") \
-	_(INTERNAL, "internal")      /* what no Lua program can have */ \
-	_(UNREADABLE, "unreadable")  /* not there, or not what its tag says */
-
-enum msp_lj_type {
-#define _(id, name) MSP_LJ_TYPE_##id,
-	MSP_LJ_TYPES(_)
-#undef _
-	MSP_LJ_TYPE_COUNT
-};
-
-struct msp_lj_pair_value;
-
-struct msp_lj_value {
-	uint8_t type;     /* enum msp_lj_type */
-	bool boolean;
-	bool cut;         /* STRING: text is its beginning; TABLE: it has more entries */
-	bool expanded;    /* TABLE: entries are those there are */
-	uint8_t ffid;     /* FUNCTION: 0 Lua, 1 C, else the VM's own */
-	double number;
-	uint64_t address; /* of the object; FUNCTION in C: of its code */
-	uint64_t pt, ident; /* FUNCTION in Lua: its prototype */
-	uint32_t length;  /* STRING: as it is in the VM */
-	uint32_t kept;    /* STRING: bytes of text */
-	uint32_t entries;
-	char *text;       /* STRING: its bytes, and a NUL; CDATA: its ctype */
-	char *content;    /* CDATA: what it holds, in words; NULL: nothing short */
-	struct msp_lj_pair_value *entry; /* TABLE */
-};
-
-struct msp_lj_pair_value {
-	struct msp_lj_value key, value;
-};
-
-enum msp_lj_variable_kind { MSP_LJ_LOCAL, MSP_LJ_UPVALUE, MSP_LJ_VARARG };
-
-struct msp_lj_variable {
-	uint8_t kind;   /* enum msp_lj_variable_kind */
-	uint32_t index; /* slot; number of the upvalue or vararg, from 0 */
-	char *name;     /* NULL: not known, the bytecode is stripped */
-	struct msp_lj_value value;
-};
-
-/* The variables of a frame. */
-struct msp_lj_variables {
-	struct msp_lj_variable *variable;
-	size_t count;
-	bool in_registers; /* compiled code has the locals in registers: they are not known */
-	bool cut;          /* there was no room for all */
+/* Values and variables are those of moonspy/moonspy.h. */
+struct msp_value_pair {
+	struct msp_value key, value;
 };
 
 /* Where a Lua frame is. */
@@ -102,34 +46,19 @@ void msp_lj_values_free(struct msp_lj_values *values);
 int msp_lj_variables_read(struct msp_lj_values *values, const struct msp_memory *mem,
 			  const struct msp_lj_place *place, uint64_t pt, uint64_t ident,
 			  uint32_t pos, bool no_pos, bool in_trace, unsigned int depth,
-			  uint32_t *left, struct msp_lj_variables *out);
-void msp_lj_variables_free(struct msp_lj_variables *variables);
+			  uint32_t *left, struct msp_variables *out);
+void msp_lj_variables_free(struct msp_variables *variables);
 
 /* The value in a slot or field, with tables down to depth levels. */
 void msp_lj_value_read(struct msp_lj_values *values, const struct msp_memory *mem, uint64_t at,
-		       unsigned int depth, uint32_t *left, struct msp_lj_value *out);
-void msp_lj_value_free(struct msp_lj_value *value);
+		       unsigned int depth, uint32_t *left, struct msp_value *out);
+void msp_lj_value_free(struct msp_value *value);
 
 /* ---- Objects ---- */
 
-/* What a coroutine is doing, as coroutine.status() says. */
-#define MSP_LJ_COROUTINES(_) \
-	_(RUNNING, "running") \
-	_(NORMAL, "normal")       /* it resumed another */ \
-	_(SUSPENDED, "suspended") \
-	_(NEW, "not started") \
-	_(DEAD, "dead")           /* it ended, or an error ended it */
-
-enum msp_lj_coroutine_status {
-#define _(id, text) MSP_LJ_COROUTINE_##id,
-	MSP_LJ_COROUTINES(_)
-#undef _
-	MSP_LJ_COROUTINE_COUNT
-};
-
 struct msp_lj_coroutine {
 	uint64_t l;
-	uint8_t status; /* enum msp_lj_coroutine_status; RUNNING is for the caller to know */
+	uint8_t status; /* enum msp_coroutine_status; RUNNING is for the caller to know */
 	bool main;      /* the VM's main thread */
 	uint64_t pt, ident; /* NEW: its function, if it is a Lua function; else 0 */
 };

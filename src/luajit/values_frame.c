@@ -18,17 +18,17 @@ struct reading {
 	uint32_t pos;
 	bool no_pos;
 	unsigned int depth;
-	struct msp_lj_variables *out;
+	struct msp_variables *out;
 	size_t room;
 	uint32_t work;
 };
 
 /* Adds the variable at an address; name may be NULL. False: there is no room. */
-static bool add(struct reading *r, enum msp_lj_variable_kind kind, uint32_t index, const char *name,
+static bool add(struct reading *r, enum msp_variable_kind kind, uint32_t index, const char *name,
 		uint64_t at)
 {
-	struct msp_lj_variables *out = r->out;
-	struct msp_lj_variable *bigger;
+	struct msp_variables *out = r->out;
+	struct msp_variable *bigger;
 	size_t room;
 
 	if (out->count == r->room) {
@@ -43,7 +43,7 @@ static bool add(struct reading *r, enum msp_lj_variable_kind kind, uint32_t inde
 		out->cut = true;
 		return false;
 	}
-	out->variable[out->count] = (struct msp_lj_variable){
+	out->variable[out->count] = (struct msp_variable){
 		.kind = kind, .index = index, .name = name ? strdup(name) : NULL};
 	msp_lj_value_at(r->values, at, r->depth, &out->variable[out->count].value);
 	out->count++;
@@ -74,7 +74,7 @@ static void read_locals(struct reading *r)
 				continue;
 			name = var.name;
 		}
-		if (!add(r, MSP_LJ_LOCAL, slot, name, r->place->base + 8ull * slot))
+		if (!add(r, MSP_LOCAL, slot, name, r->place->base + 8ull * slot))
 			return;
 	}
 }
@@ -98,7 +98,7 @@ static uint64_t upvalue_at(const struct reading *r, uint32_t index)
 static void read_upvalues(struct reading *r)
 {
 	for (uint32_t i = 0; i < r->pt.sizeuv; i++)
-		if (!add(r, MSP_LJ_UPVALUE, i, msp_proto_uvname(&r->pt, i), upvalue_at(r, i)))
+		if (!add(r, MSP_UPVALUE, i, msp_proto_uvname(&r->pt, i), upvalue_at(r, i)))
 			return;
 }
 
@@ -116,14 +116,14 @@ static void read_varargs(struct reading *r)
 		return;
 	first = base - (link & ~7ull) + 8ull * r->pt.numparams;
 	for (uint32_t i = 0; first + 8ull * i + head < base && i < VARARGS_MAX; i++)
-		if (!add(r, MSP_LJ_VARARG, i, NULL, first + 8ull * i))
+		if (!add(r, MSP_VARARG, i, NULL, first + 8ull * i))
 			return;
 }
 
 int msp_lj_variables_read(struct msp_lj_values *values, const struct msp_memory *mem,
 			  const struct msp_lj_place *place, uint64_t pt, uint64_t ident,
 			  uint32_t pos, bool no_pos, bool in_trace, unsigned int depth,
-			  uint32_t *left, struct msp_lj_variables *out)
+			  uint32_t *left, struct msp_variables *out)
 {
 	struct reading r = {.values = values,
 			    .place = place,
@@ -151,7 +151,7 @@ int msp_lj_variables_read(struct msp_lj_values *values, const struct msp_memory 
 	return error;
 }
 
-void msp_lj_variables_free(struct msp_lj_variables *variables)
+void msp_lj_variables_free(struct msp_variables *variables)
 {
 	for (size_t i = 0; i < variables->count; i++) {
 		free(variables->variable[i].name);

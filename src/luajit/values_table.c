@@ -64,9 +64,9 @@ bool msp_lj_table_sound(const struct msp_lj_layout *layout, const struct msp_mem
 /* ---- Entries ---- */
 
 /* Room for one more entry, if it is to be shown. */
-static struct msp_lj_pair_value *new_entry(struct msp_lj_values *values, struct msp_lj_value *out)
+static struct msp_value_pair *new_entry(struct msp_lj_values *values, struct msp_value *out)
 {
-	struct msp_lj_pair_value *bigger;
+	struct msp_value_pair *bigger;
 
 	if (out->entries == ENTRIES_MAX || !*values->left) {
 		out->cut = true;
@@ -86,9 +86,9 @@ static struct msp_lj_pair_value *new_entry(struct msp_lj_values *values, struct 
 
 /* Adds what is at a place, unless it is nil; false: there is no room for more. */
 static bool add_entry(struct msp_lj_values *values, uint64_t value_at, uint64_t key_at,
-		      uint32_t index, unsigned int depth, struct msp_lj_value *out)
+		      uint32_t index, unsigned int depth, struct msp_value *out)
 {
-	struct msp_lj_pair_value *entry;
+	struct msp_value_pair *entry;
 	uint64_t word;
 
 	if (msp_read(values->mem, value_at, &word, 8)) {
@@ -105,13 +105,12 @@ static bool add_entry(struct msp_lj_values *values, uint64_t value_at, uint64_t 
 	if (key_at)
 		msp_lj_value_at(values, key_at, 0, &entry->key);
 	else
-		entry->key = (struct msp_lj_value){.type = MSP_LJ_TYPE_NUMBER, .number = index};
+		entry->key = (struct msp_value){.type = MSP_TYPE_NUMBER, .number = index};
 	msp_lj_value_at(values, value_at, depth, &entry->value);
 	return true;
 }
 
-void msp_lj_table_entries(struct msp_lj_values *values, unsigned int depth,
-			  struct msp_lj_value *out)
+void msp_lj_table_entries(struct msp_lj_values *values, unsigned int depth, struct msp_value *out)
 {
 	const struct msp_lj_object_layout *objects = values->objects;
 	struct msp_lj_table table;

@@ -26,7 +26,7 @@ struct msp_node {
 	uint32_t parent, frame;
 };
 
-struct msp_thread {
+struct msp_profile_thread {
 	int32_t pid, tid;
 	const char *name; /* NULL unknown */
 };
@@ -50,7 +50,7 @@ struct msp_profile {
 	uint32_t n_nodes, nodes_room, depths_room;
 	struct msp_table node_table;
 	struct msp_table stack_table; /* the nodes at which stacks that were added end */
-	struct msp_thread *threads;
+	struct msp_profile_thread *threads;
 	uint32_t n_threads, threads_room;
 	struct msp_table thread_table;
 	struct msp_count *counts;

@@ -185,7 +185,7 @@ int64_t msp_profile_thread(struct msp_profile *profile, int32_t pid, int32_t tid
 	    (err = msp_table_reserve(&profile->thread_table)))
 		return err;
 	msp_table_insert(&profile->thread_table, hash, profile->n_threads);
-	profile->threads[profile->n_threads] = (struct msp_thread){pid, tid, NULL};
+	profile->threads[profile->n_threads] = (struct msp_profile_thread){pid, tid, NULL};
 	return profile->n_threads++;
 }
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "profile/frame.h"
+#include "moonspy/moonspy.h"
 
 struct msp_profile;
 

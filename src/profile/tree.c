@@ -43,9 +43,9 @@ static int compare_ids(const void *a, const void *b, void *ctx)
 
 static int compare_threads(const void *a, const void *b, void *ctx)
 {
-	const struct msp_thread *threads = ctx;
-	const struct msp_thread *x = &threads[*(const uint32_t *)a];
-	const struct msp_thread *y = &threads[*(const uint32_t *)b];
+	const struct msp_profile_thread *threads = ctx;
+	const struct msp_profile_thread *x = &threads[*(const uint32_t *)a];
+	const struct msp_profile_thread *y = &threads[*(const uint32_t *)b];
 
 	COMPARE(x->pid, y->pid);
 	COMPARE(x->tid, y->tid);
@@ -173,7 +173,7 @@ static int order_threads(const struct msp_profile *profile, struct msp_tree *tre
 		sorted[i] = i;
 	qsort_r(sorted, profile->n_threads, sizeof(*sorted), compare_threads, profile->threads);
 	for (uint32_t i = 0; i < profile->n_threads; i++) {
-		const struct msp_thread *thread = &profile->threads[sorted[i]];
+		const struct msp_profile_thread *thread = &profile->threads[sorted[i]];
 
 		place[sorted[i]] = i;
 		tree->threads[i].pid = thread->pid;

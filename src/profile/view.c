@@ -94,7 +94,7 @@ static int copy_counts(const struct msp_profile *from, const uint32_t *nodes, bo
 {
 	for (uint32_t i = 0; i < from->n_counts; i++) {
 		const struct msp_count *c = &from->counts[i];
-		const struct msp_thread *thread = &from->threads[c->thread];
+		const struct msp_profile_thread *thread = &from->threads[c->thread];
 		int err;
 
 		/* Nothing of this stack is asked for. */
@@ -126,7 +126,7 @@ static int copy_names(const struct msp_profile *from, bool threads, struct msp_p
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < from->n_threads; i++) {
-		const struct msp_thread *t = &from->threads[i];
+		const struct msp_profile_thread *t = &from->threads[i];
 
 		if (t->name && (threads || !t->tid))
 			err = msp_profile_set_name(to, t->pid, t->tid, t->name);

@@ -77,7 +77,7 @@ void rec_remove(struct msp_recorder *rec, struct rec_process *p)
 	size_t at = lower_bound(rec, p->pid);
 
 	if (rec->sampler)
-		msp_sampler_remove_process(rec->sampler, p->pid);
+		msp_tables_remove_process(msp_sampler_tables(rec->sampler), p->pid);
 	rec_unload(p);
 	free(p);
 	memmove(rec->process + at, rec->process + at + 1,
@@ -103,28 +103,17 @@ static void note_refused(struct msp_recorder *rec, const struct msp_image_entry 
 		}
 }
 
-static int send_image(struct msp_recorder *rec, uint32_t index)
+static void note_refusals(struct msp_recorder *rec, const struct msp_space *space)
 {
-	const struct msp_image_entry *e = msp_images_get(rec->images, index);
-	int err = 0;
+	const struct msp_image_entry *e;
+	size_t count;
+	const struct msp_mapping *map = msp_space_mappings(space, &count);
 
-	if (e->build && e->layout == MSP_LAYOUT_NONE)
-		note_refused(rec, e);
-	if (e->layout != MSP_LAYOUT_NONE)
-		err = msp_sampler_set_layout(rec->sampler, e->layout,
-					     msp_lj_build_layout(e->build));
-	return err ? err : msp_sampler_add_image(rec->sampler, e->index, e->table, e->layout);
-}
-
-/* The images of these mappings that the kernel does not have yet. */
-static int send_images(struct msp_recorder *rec, const struct msp_mapping *map, uint32_t count)
-{
-	int err = 0;
-
-	for (uint32_t i = 0; !err && i < count; i++)
-		if (map[i].image && !msp_sampler_has_image(rec->sampler, map[i].image))
-			err = send_image(rec, map[i].image);
-	return err;
+	for (size_t i = 0; i < count; i++) {
+		e = msp_images_get(rec->images, map[i].image);
+		if (e && e->build && e->layout == MSP_LAYOUT_NONE)
+			note_refused(rec, e);
+	}
 }
 
 static void on_image_gone(void *ctx, const struct msp_image_entry *entry)
@@ -132,7 +121,7 @@ static void on_image_gone(void *ctx, const struct msp_image_entry *entry)
 	struct msp_recorder *rec = ctx;
 
 	if (rec->sampler)
-		msp_sampler_remove_image(rec->sampler, entry->index);
+		msp_tables_remove_image(msp_sampler_tables(rec->sampler), entry->index);
 }
 
 void rec_trim_images(struct msp_recorder *rec, bool all)
@@ -140,71 +129,32 @@ void rec_trim_images(struct msp_recorder *rec, bool all)
 	msp_images_trim(rec->images, all, on_image_gone, rec);
 }
 
-/* File mappings only: what else is executable is compiled code, or unknown. */
-static struct msp_mapping *file_mappings(const struct msp_space *space, uint32_t *count)
-{
-	size_t n, to = 0;
-	const struct msp_mapping *map = msp_space_mappings(space, &n);
-	struct msp_mapping *out = calloc(n + 1, sizeof(*out));
-
-	for (size_t i = 0; out && i < n; i++)
-		if (map[i].flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))
-			out[to++] = map[i];
-	*count = to;
-	return out;
-}
-
-/* What the walker is told of the LuaJITs in it. Returns how many are VMs. */
-static size_t add_builds(const struct msp_space *space, struct msp_bpf_process *process)
-{
-	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
-	size_t vms = 0;
-
-	process->build_count = (uint32_t)msp_space_host_vms(space, vm);
-	for (uint32_t i = 0; i < process->build_count; i++) {
-		process->build[i].layout = vm[i].layout;
-		process->build[i].vm_base = vm[i].base;
-		process->build[i].g = vm[i].g;
-		vms += vm[i].g != 0;
-	}
-	return vms;
-}
-
 void rec_note_vms(struct rec_process *p)
 {
 	struct msp_bpf_process process;
 
-	if (p->space && add_builds(p->space, &process) != p->vms_sent)
+	if (p->space && msp_tables_builds(p->space, &process) != p->vms_sent)
 		p->dirty = true;
 }
 
 static int send_process(struct msp_recorder *rec, struct rec_process *p)
 {
-	struct msp_bpf_process process = {0};
-	struct msp_mapping *map;
-	uint32_t count;
-	int err;
+	struct msp_bpf_process process;
+	int err = 0;
 
-	if (!rec->sampler) {
-		rec_mappings_sent(p);
-		return 0;
+	if (rec->sampler) {
+		struct msp_tables *tables = msp_sampler_tables(rec->sampler);
+
+		note_refusals(rec, p->space);
+		p->vms_sent = msp_tables_builds(p->space, &process);
+		err = msp_tables_send(tables, p->space, p->pid);
+		if (err == MSP_E_LIMIT) {
+			rec_trim_images(rec, true);
+			err = msp_tables_send(tables, p->space, p->pid);
+		}
+		p->unsent = err != 0;
 	}
-	map = file_mappings(p->space, &count);
-	if (!map)
-		return MSP_E_NOMEM;
-	err = send_images(rec, map, count);
-	if (err == MSP_E_LIMIT) {
-		rec_trim_images(rec, true);
-		err = send_images(rec, map, count);
-	}
-	p->vms_sent = add_builds(p->space, &process);
-	if (err)
-		msp_sampler_forget_mappings(rec->sampler, p->pid);
-	else
-		err = msp_sampler_set_process(rec->sampler, p->pid, map, count, &process);
-	free(map);
 	rec_mappings_sent(p);
-	p->unsent = err != 0;
 	return err;
 }
 
@@ -259,7 +209,7 @@ int rec_load(struct msp_recorder *rec, struct rec_process *p)
 	if (err) {
 		rec_unload(p);
 		if (rec->sampler)
-			msp_sampler_forget_mappings(rec->sampler, p->pid);
+			msp_tables_forget_mappings(msp_sampler_tables(rec->sampler), p->pid);
 		p->failed = err == MSP_E_LIMIT || err == MSP_E_NOMEM;
 	}
 	return err;

@@ -3,9 +3,9 @@
 #ifndef MSP_SYMBOLS_H
 #define MSP_SYMBOLS_H
 
-#include "profile/frame.h"
+#include "moonspy/moonspy.h"
 #include "target/space.h"
-#include "unwind/frame.h"
+#include "moonspy/frame.h"
 
 /* The kernel's symbols, shared by all processes. NULL is allowed everywhere: then only addresses. */
 struct msp_kernel_symbols;

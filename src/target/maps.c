@@ -225,13 +225,13 @@ static int reopen_path(int path_fd)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	err = errno;
 	close(path_fd);
-	return fd < 0 ? msp_target_error(err) : fd;
+	return fd < 0 ? msp_error_of_errno(err) : fd;
 }
 
 static int open_checked(int path_fd, const struct msp_map *map)
 {
 	if (path_fd < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	if (match_file(path_fd, map) != MATCH_NO)
 		return reopen_path(path_fd);
 	close(path_fd);
@@ -262,7 +262,7 @@ static int open_map_files(struct msp_process *process, const struct msp_map *map
 		 (unsigned long long)map->end);
 	fd = openat(process->dir, path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
 	    (st.st_ino != map->inode && !has_name(process, path, map))) {
 		close(fd);

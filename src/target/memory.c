@@ -25,7 +25,7 @@ static int read_mem(struct msp_process *process, uint64_t addr, char *buf, size_
 			continue;
 		if (n < 0)
 			return errno == EIO || errno == EINVAL ? MSP_E_FAULT
-							       : msp_target_error(errno);
+							       : msp_error_of_errno(errno);
 		if (n == 0)
 			return MSP_E_GONE;
 		buf += n;
@@ -45,7 +45,7 @@ static int read_vm(struct msp_process *process, uint64_t addr, char *buf, size_t
 		remote = (struct iovec){.iov_base = (void *)(uintptr_t)addr, .iov_len = size};
 		n = process_vm_readv(process->pid, &local, 1, &remote, 1, 0);
 		if (n < 0)
-			return msp_target_error(errno);
+			return msp_error_of_errno(errno);
 		if (n == 0)
 			return MSP_E_FAULT;
 		buf += n;
@@ -66,7 +66,7 @@ static int open_thread_mem(struct msp_process *process)
 		return MSP_E_GONE;
 	snprintf(path, sizeof(path), "task/%d/mem", (int)tid);
 	process->mem = openat(process->dir, path, O_RDONLY | O_CLOEXEC);
-	return process->mem < 0 ? msp_target_error(errno) : 0;
+	return process->mem < 0 ? msp_error_of_errno(errno) : 0;
 }
 
 static int open_mem(struct msp_process *process)

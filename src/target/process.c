@@ -42,7 +42,7 @@ static int open_dir(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? msp_target_error(errno) : fd;
+	return fd < 0 ? msp_error_of_errno(errno) : fd;
 }
 
 /*
@@ -70,7 +70,7 @@ static int check_access(const struct msp_process *process)
 	int fd = openat(process->dir, "maps", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	close(fd);
 	return 0;
 }
@@ -232,7 +232,7 @@ int msp_process_bits(struct msp_process *process)
 		return process->bits;
 	fd = openat(process->dir, "exe", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	if (pread(fd, ident, sizeof(ident), 0) == sizeof(ident) && !memcmp(ident, ELFMAG, SELFMAG))
 		process->bits = ident[EI_CLASS] == ELFCLASS32 ? 32 : 64;
 	close(fd);

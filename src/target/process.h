@@ -38,7 +38,7 @@ struct msp_process {
 };
 
 /* Error code for an errno; GONE for those that /proc and ptrace use for a dead process. */
-int msp_target_error(int err);
+int msp_error_of_errno(int err);
 
 /* A whole file below dir, NUL-terminated, malloc'ed. *size without the NUL. */
 int msp_read_file(int dir, const char *path, char **out, size_t *size);

@@ -13,7 +13,7 @@
 
 #include "moonspy/moonspy.h"
 
-int msp_target_error(int err)
+int msp_error_of_errno(int err)
 {
 	switch (err) {
 	case ENOMEM:
@@ -49,14 +49,14 @@ int msp_read_file(int dir, const char *path, char **out, size_t *size)
 		return MSP_E_NOMEM;
 	fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		r = msp_target_error(errno);
+		r = msp_error_of_errno(errno);
 		goto out;
 	}
 	while ((n = read(fd, buf + used, room - used - 1)) != 0) {
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			r = msp_target_error(errno);
+			r = msp_error_of_errno(errno);
 			goto out;
 		}
 		used += n;
@@ -135,7 +135,7 @@ int msp_list_pids(int dir, const char *path, pid_t **out)
 
 	fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || !(stream = fdopendir(fd))) {
-		r = msp_target_error(errno);
+		r = msp_error_of_errno(errno);
 		if (fd >= 0)
 			close(fd);
 		return r;

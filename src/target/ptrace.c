@@ -92,7 +92,7 @@ static int seize(struct msp_process *process, pid_t tid)
 	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
 		err = errno;
 		process->stopped_count--;
-		return err == EPERM ? seize_error(process, tid) : msp_target_error(err);
+		return err == EPERM ? seize_error(process, tid) : msp_error_of_errno(err);
 	}
 	/* From here on the number cannot be used again; was it ours when we took it? */
 	if (!msp_process_has_thread(process, tid)) {
@@ -100,7 +100,7 @@ static int seize(struct msp_process *process, pid_t tid)
 		return MSP_E_GONE;
 	}
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	return 0;
 }
 
@@ -305,7 +305,7 @@ int msp_thread_registers(struct msp_process *process, pid_t tid, struct msp_regi
 	if (thread->state == MSP_STOP_PENDING)
 		return MSP_E_BUSY;
 	if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov) < 0)
-		return msp_target_error(errno);
+		return msp_error_of_errno(errno);
 	return msp_registers_from_regset(HOST_ARCH, set, iov.iov_len, out);
 }
 

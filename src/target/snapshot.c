@@ -64,7 +64,7 @@ static struct msp_lj_values *values_of(struct taking *taking, const struct msp_r
 }
 
 static void keep_variables(struct taking *taking, const struct msp_stack *stack,
-			   struct msp_lj_variables *variables)
+			   struct msp_variables *variables)
 {
 	const struct msp_memory *mem = msp_memory_cache_memory(taking->cache);
 	struct msp_lj_values *values = NULL;
@@ -84,7 +84,7 @@ static void keep_variables(struct taking *taking, const struct msp_stack *stack,
 }
 
 int snapshot_keep(struct taking *taking, const struct msp_stack *stack,
-		  struct msp_raw_frame **frames, struct msp_lj_variables **variables, size_t *count)
+		  struct msp_raw_frame **frames, struct msp_variables **variables, size_t *count)
 {
 	*frames = malloc((stack->count + 1) * sizeof(**frames));
 	if (!*frames)
@@ -100,7 +100,7 @@ int snapshot_keep(struct taking *taking, const struct msp_stack *stack,
 	return 0;
 }
 
-void snapshot_drop(struct msp_raw_frame *frames, struct msp_lj_variables *variables, size_t count)
+void snapshot_drop(struct msp_raw_frame *frames, struct msp_variables *variables, size_t count)
 {
 	for (size_t i = 0; variables && i < count; i++)
 		msp_lj_variables_free(&variables[i]);

@@ -9,7 +9,7 @@
 #include "luajit/values.h"
 #include "target/core.h"
 #include "target/space.h"
-#include "unwind/frame.h"
+#include "moonspy/frame.h"
 
 /* Walks stacks in one space. Keep one and use it again: it is big. Not thread-safe. */
 struct msp_walker;
@@ -59,19 +59,19 @@ struct msp_thread_stack {
 	int32_t vmstate;
 	struct msp_registers regs;
 	struct msp_raw_frame *frames; /* leaf first */
-	struct msp_lj_variables *variables; /* of each frame; NULL: not asked for */
+	struct msp_variables *variables; /* of each frame; NULL: not asked for */
 	size_t count;
 };
 
 struct msp_coroutine_stack {
 	uint64_t g, l;
-	int status; /* enum msp_lj_coroutine_status */
+	int status; /* enum msp_coroutine_status */
 	bool main;  /* the VM's main thread */
 	pid_t tid;  /* the thread whose stack it is on; 0: none */
 	bool stale; /* it may run, on a stack that could not be read: frames are those it saved at its last call */
 	int error;  /* enum msp_error_reason */
 	struct msp_raw_frame *frames; /* leaf first */
-	struct msp_lj_variables *variables; /* of each frame; NULL: not asked for */
+	struct msp_variables *variables; /* of each frame; NULL: not asked for */
 	size_t count;
 };
 

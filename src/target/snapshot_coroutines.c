@@ -26,8 +26,8 @@ static int status_on(const struct taking *taking, pid_t tid, uint64_t g)
 {
 	for (size_t i = 0; i < taking->met_count; i++)
 		if (taking->met[i].tid == tid && taking->met[i].g == g)
-			return MSP_LJ_COROUTINE_NORMAL;
-	return MSP_LJ_COROUTINE_RUNNING;
+			return MSP_COROUTINE_NORMAL;
+	return MSP_COROUTINE_RUNNING;
 }
 
 static bool has_place(const struct msp_raw_frame *frame)
@@ -167,7 +167,7 @@ static int list_coroutine(void *ctx, const struct msp_lj_coroutine *coroutine)
 	struct msp_coroutine_stack *met = find_met(taking, 0, coroutine->l), *out;
 
 	/* A VM that does nothing: its main thread is no coroutine that anybody made. */
-	if (coroutine->main && !met && coroutine->status != MSP_LJ_COROUTINE_NORMAL)
+	if (coroutine->main && !met && coroutine->status != MSP_COROUTINE_NORMAL)
 		return 0;
 	if (taking->out->coroutines == COROUTINES_MAX) {
 		taking->out->left_out++;
@@ -188,9 +188,9 @@ static int list_coroutine(void *ctx, const struct msp_lj_coroutine *coroutine)
 		return 0;
 	out->status = coroutine->status;
 	/* With all stacks whole it is on one that nobody runs (a fiber's), as it was saved. */
-	out->stale = coroutine->status == MSP_LJ_COROUTINE_NORMAL && taking->broken;
-	return coroutine->status == MSP_LJ_COROUTINE_NEW ? keep_new(listing, coroutine, out)
-							 : keep_walked(listing, coroutine, out);
+	out->stale = coroutine->status == MSP_COROUTINE_NORMAL && taking->broken;
+	return coroutine->status == MSP_COROUTINE_NEW ? keep_new(listing, coroutine, out)
+						      : keep_walked(listing, coroutine, out);
 }
 
 int snapshot_coroutines(struct taking *taking)

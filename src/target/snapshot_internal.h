@@ -29,8 +29,8 @@ struct taking {
 
 /* Keeps a stack, with the variables of its Lua frames if that is asked for. 0 or MSP_E_NOMEM. */
 int snapshot_keep(struct taking *taking, const struct msp_stack *stack,
-	struct msp_raw_frame **frames, struct msp_lj_variables **variables, size_t *count);
-void snapshot_drop(struct msp_raw_frame *frames, struct msp_lj_variables *variables, size_t count);
+	struct msp_raw_frame **frames, struct msp_variables **variables, size_t *count);
+void snapshot_drop(struct msp_raw_frame *frames, struct msp_variables *variables, size_t count);
 
 /* snapshot_coroutines.c: notes the coroutines on a thread's stack. */
 int snapshot_meet(struct taking *taking, pid_t tid, const struct msp_stack *stack);

@@ -8,14 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "moonspy/moonspy.h"
 #include "unwind/memory.h"
-
-/* Registers by DWARF number, and the pc. */
-struct msp_registers {
-	uint64_t reg[32];
-	uint64_t pc;
-	bool syscall; /* in a system call: pc is behind the instruction that made it, as a return address is */
-};
 
 struct msp_process; /* a live process, by pid; holds a pidfd-like guard against pid reuse */
 
@@ -125,12 +119,6 @@ void msp_process_resume(struct msp_process *process);
 /* When the first of the threads that are stopped now stopped, ns of CLOCK_MONOTONIC; 0: none is. */
 uint64_t msp_process_stopped_since(const struct msp_process *process);
 
-/*
- * Pids of processes whose comm or executable's base name is name (NULL: all but
- * kernel threads), never our own; ascending; *out is malloc'ed. Returns the count.
- */
-int msp_process_find(const char *name, pid_t **out);
-/* Direct and indirect children of pid, ascending; *out is malloc'ed. Returns the count. */
-int msp_process_children(pid_t pid, pid_t **out);
+/* msp_process_find(), msp_process_children(): see moonspy/moonspy.h. */
 
 #endif

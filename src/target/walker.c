@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "moonspy/moonspy.h"
-#include "target/walker.h"
 #include "unwind/walk.h"
 
 struct msp_walker {
@@ -112,6 +111,10 @@ MSP_SUB(find_rule)
 #include "unwind/walker.h"
 #include "unwind/coroutine.h"
 
+#define host_is_code(w, addr) (msp_space_find(host_of(w)->space, addr) != NULL)
+#define host_memory(w) (host_of(w)->mem)
+#include "target/leave.h"
+
 int msp_walker_new(struct msp_space *space, struct msp_walker **out)
 {
 	struct msp_walker *walker = calloc(1, sizeof(*walker));
@@ -127,15 +130,6 @@ int msp_walker_new(struct msp_space *space, struct msp_walker **out)
 void msp_walker_free(struct msp_walker *walker)
 {
 	free(walker);
-}
-
-static void set_registers(struct msp_walk *w, const struct msp_registers *regs)
-{
-	w->known = w->arch == MSP_ARCH_X86_64 ? 0xffff : 0xffffffff;
-	for (int i = 0; i < MSP_REG_COUNT; i++)
-		w->reg[i] = regs->reg[i];
-	w->pc = regs->pc;
-	w->exact = !regs->syscall;
 }
 
 static void give(struct msp_walker *walker, struct msp_stack *out)
@@ -169,23 +163,6 @@ void msp_walker_coroutine(struct msp_walker *walker, const struct msp_memory *me
 	give(walker, out);
 }
 
-/* A frame for a call that went where there is no code, and on with its caller. */
-static void leave_nowhere(struct msp_walker *walker, const struct msp_registers *regs)
-{
-	struct msp_walk *w = &walker->walk;
-	uint64_t ret;
-
-	if (w->arch != MSP_ARCH_X86_64 || msp_space_find(walker->space, w->pc) ||
-	    !msp_call_to_nowhere(walker->mem, regs, &ret) || !msp_space_find(walker->space, ret))
-		return;
-	w->look = w->pc;
-	w->map = (struct msp_mapping){0};
-	emit_native(w);
-	w->pc = ret;
-	w->reg[arch_sp(w)] += 8;
-	w->exact = 0;
-}
-
 void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 		     const struct msp_registers *regs, struct msp_stack *out)
 {
@@ -194,9 +171,9 @@ void msp_walker_walk(struct msp_walker *walker, const struct msp_memory *mem,
 	walker->mem = mem ? mem : msp_space_host(walker->space)->memory;
 	walker->vms = msp_space_host_vms(walker->space, walker->vm);
 	w->host = (uintptr_t)walker;
-	set_registers(w, regs);
+	walk_set_registers(w, regs);
 	walk_begin(w);
-	leave_nowhere(walker, regs);
+	leave_nowhere(w, regs);
 	/* Steps without a frame are few, but a target could make them many. */
 	for (int i = 0; i < 8 * MSP_MAX_FRAMES; i++)
 		if (walk_step(w) != MSP_STEP_MORE)

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "unwind/frame.h"
+#include "moonspy/frame.h"
 #include "unwind/tables.h"
 
 /* Interleaved coroutines whose outer part is still to come (C boundaries crossed on each). */

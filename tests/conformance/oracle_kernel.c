@@ -18,7 +18,6 @@
 struct oracle_kernel {
 	struct msp_sampler *sampler;
 	struct msp_images *images;
-	uint32_t images_sent;
 	pid_t pid; /* whose tables it has */
 	pid_t tid; /* whose event it is */
 	struct bpf_link *link;
@@ -58,58 +57,14 @@ void oracle_kernel_free(struct oracle_kernel *k)
 	free(k);
 }
 
-static int send_images(struct oracle_kernel *k, struct msp_images *images)
-{
-	const struct msp_image_entry *e;
-	int rc = 0;
-
-	for (; rc == 0 && k->images_sent < msp_images_count(images); k->images_sent++) {
-		e = msp_images_get(images, k->images_sent + 1);
-		if (e->layout != MSP_LAYOUT_NONE)
-			rc = msp_sampler_set_layout(k->sampler, e->layout,
-						    msp_lj_build_layout(e->build));
-		if (rc == 0)
-			rc = msp_sampler_add_image(k->sampler, e->index, e->table, e->layout);
-	}
-	return rc;
-}
-
-static void add_builds(struct msp_space *space, struct msp_bpf_process *out)
-{
-	struct msp_host_vm vm[MSP_MAX_HOST_VMS];
-
-	out->build_count = (uint32_t)msp_space_host_vms(space, vm);
-	for (uint32_t i = 0; i < out->build_count; i++) {
-		out->build[i].layout = vm[i].layout;
-		out->build[i].vm_base = vm[i].base;
-		out->build[i].g = vm[i].g;
-	}
-}
-
 int oracle_kernel_set(struct oracle_kernel *k, struct oracle_process *p)
 {
-	struct msp_bpf_process process = {0};
-	struct msp_mapping *file;
-	size_t count, n = 0;
-	const struct msp_mapping *map = msp_space_mappings(p->space, &count);
-	int rc = send_images(k, p->images);
+	struct msp_tables *tables = msp_sampler_tables(k->sampler);
 
 	if (k->pid && k->pid != p->pid)
-		msp_sampler_remove_process(k->sampler, k->pid);
+		msp_tables_remove_process(tables, k->pid);
 	k->pid = p->pid;
-	file = calloc(count + 1, sizeof(*file));
-	if (!file)
-		return MSP_E_NOMEM;
-	for (size_t i = 0; i < count; i++) {
-		if (!(map[i].flags & MSP_MAP_FILE))
-			continue;
-		file[n++] = map[i];
-	}
-	add_builds(p->space, &process);
-	if (rc == 0)
-		rc = msp_sampler_set_process(k->sampler, p->pid, file, (uint32_t)n, &process);
-	free(file);
-	return rc;
+	return msp_tables_send(tables, p->space, p->pid);
 }
 
 /* The event, first made for this process, then moved from place to place. */

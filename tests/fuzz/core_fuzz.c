@@ -46,7 +46,7 @@ struct msp_images *fuzz_images(bool luajit)
 }
 
 void fuzz_name_stack(struct msp_symbolizer *symbols, const struct msp_raw_frame *frames,
-		     const struct msp_lj_variables *variables, size_t count)
+		     const struct msp_variables *variables, size_t count)
 {
 	struct msp_raw_frame inlined[MSP_MAX_FRAMES];
 	struct msp_inlined info;

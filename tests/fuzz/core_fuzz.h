@@ -17,7 +17,7 @@ struct msp_images *fuzz_images(bool luajit);
 void fuzz_space(struct msp_space *space, struct msp_images *images, const struct msp_core *core);
 /* Names the first frames of a stack, and checks what came of it. */
 void fuzz_name_stack(struct msp_symbolizer *symbols, const struct msp_raw_frame *frames,
-	const struct msp_lj_variables *variables, size_t count);
+	const struct msp_variables *variables, size_t count);
 
 /* core_lies.c: with a core of a LuaJIT, words of which are lies. */
 void fuzz_lies_begin(const char *path);

@@ -189,7 +189,7 @@ static void take_lies(const uint8_t *data, size_t size)
 
 static void keep(const struct msp_stack *stack, bool names)
 {
-	struct msp_lj_variables *variables = NULL;
+	struct msp_variables *variables = NULL;
 	struct msp_symbolizer *symbols;
 	struct msp_raw_frame *frames;
 	size_t count;

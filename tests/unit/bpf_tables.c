@@ -22,6 +22,7 @@
 #define RULES 100
 
 static struct msp_sampler *sampler;
+static struct msp_tables *tables;
 static struct msp_row row[2 * MSP_SEGMENT_ROWS];
 static struct msp_rule rule[RULES];
 
@@ -47,14 +48,13 @@ static void check_image(uint32_t index, uint32_t number, uint32_t rows)
 	struct msp_bpf_image image;
 	const struct msp_row *sent;
 
-	assert_true(msp_sampler_has_image(sampler, index));
-	assert_int_equal(
-		bpf_map_lookup_elem(bpf_map__fd(sampler->skel->maps.images), &index, &image), 0);
+	assert_true(msp_tables_has_image(tables, index));
+	assert_int_equal(bpf_map_lookup_elem(tables->fd.images, &index, &image), 0);
 	assert_int_equal(image.row_count, rows);
-	sent = sampler->segment[image.segment].rows + image.first_row;
+	sent = tables->segment[image.segment].rows + image.first_row;
 	for (uint32_t i = 0; i < rows; i++) {
 		assert_int_equal(sent[i].addr, table.rows[i].addr);
-		assert_memory_equal(&sampler->rules[sent[i].rule], &rule[table.rows[i].rule],
+		assert_memory_equal(&tables->rules[sent[i].rule], &rule[table.rows[i].rule],
 				    sizeof(*rule));
 	}
 }
@@ -63,7 +63,7 @@ static int add(uint32_t index, uint32_t number, uint32_t rows)
 {
 	struct msp_unwind_table table = make_table(number, rows);
 
-	return msp_sampler_add_image(sampler, index, &table, 0);
+	return msp_tables_add_image(tables, index, &table, 0);
 }
 
 static void many(void **state)
@@ -73,20 +73,20 @@ static void many(void **state)
 	for (uint32_t n = 0; n < 3 * MSP_RULE_ROOM / (RULES - 20); n++) {
 		uint32_t index = 1 + n * 7 % ALIVE; /* all in turn, and not in order */
 
-		msp_sampler_remove_image(sampler, index);
-		assert_false(msp_sampler_has_image(sampler, index));
+		msp_tables_remove_image(tables, index);
+		assert_false(msp_tables_has_image(tables, index));
 		number[index] = n;
 		assert_int_equal(add(index, n, ROWS + n % 50), 0);
 		if (n > ALIVE && n % 16 == 0)
 			for (uint32_t i = 1; i <= ALIVE; i++)
 				check_image(i, number[i], ROWS + number[i] % 50);
 	}
-	assert_true(sampler->rule_count <= 1 + (ALIVE + 1) * RULES);
-	assert_int_equal(sampler->segment_count, 1);
+	assert_true(tables->rule_count <= 1 + (ALIVE + 1) * RULES);
+	assert_int_equal(tables->segment_count, 1);
 	for (uint32_t i = 1; i <= ALIVE; i++)
-		msp_sampler_remove_image(sampler, i);
-	for (uint32_t i = 0; i < 2 * sampler->rule_room; i++)
-		assert_int_equal(sampler->rule_hash[i], 0);
+		msp_tables_remove_image(tables, i);
+	for (uint32_t i = 0; i < 2 * tables->rule_room; i++)
+		assert_int_equal(tables->rule_hash[i], 0);
 }
 
 /* More rows than a segment has: a segment of its own, again and again. */
@@ -99,10 +99,10 @@ static void big(void **state)
 		check_image(1 + n % 2, n, rows);
 		if (n)
 			check_image(1 + (n + 1) % 2, n - 1, MSP_SEGMENT_ROWS + (n - 1) % 7 * 20000);
-		msp_sampler_remove_image(sampler, 1 + (n + 1) % 2);
+		msp_tables_remove_image(tables, 1 + (n + 1) % 2);
 	}
-	assert_true(sampler->segment_count <= 3);
-	msp_sampler_remove_image(sampler, 2);
+	assert_true(tables->segment_count <= 3);
+	msp_tables_remove_image(tables, 2);
 }
 
 /* When all is full, one that does not fit is refused, and fits once there is room. */
@@ -111,14 +111,14 @@ static void full(void **state)
 	uint32_t index = 1, rows = MSP_SEGMENT_ROWS - 20000;
 	int err = 0;
 
-	sampler->segment_count = MSP_MAX_SEGMENTS - 2; /* as if the others were in use */
-	for (uint32_t i = 1; i < sampler->segment_count; i++)
-		sampler->segment[i].big = MSP_IMAGE_SLOTS;
+	tables->segment_count = MSP_MAX_SEGMENTS - 2; /* as if the others were in use */
+	for (uint32_t i = 1; i < tables->segment_count; i++)
+		tables->segment[i].big = MSP_IMAGE_SLOTS;
 	for (; !err && index < 10; index++)
 		err = add(index, index, rows);
 	assert_int_equal(err, MSP_E_LIMIT);
-	assert_false(msp_sampler_has_image(sampler, index - 1));
-	msp_sampler_remove_image(sampler, 1);
+	assert_false(msp_tables_has_image(tables, index - 1));
+	msp_tables_remove_image(tables, 1);
 	assert_int_equal(add(index, 77, rows), 0);
 	check_image(index, 77, rows);
 	assert_int_equal(add(MSP_IMAGE_SLOTS, 1, ROWS), MSP_E_LIMIT);
@@ -133,6 +133,7 @@ static int start(void **state)
 		printf("SKIP: %s\n", error);
 		exit(77);
 	}
+	tables = msp_sampler_tables(sampler);
 	return 0;
 }
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The walker's host in a signal handler. Everything here is async-signal-safe: no lock, no
+ * allocation, nothing of libc but memcpy() and system calls.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "moonspy/moonspy.h"
+#include "target/own.h"
+
+/* A frame takes one step, the lower half of a vararg frame another. */
+#define STEPS (2 * MSP_MAX_FRAMES + 64)
+
+#define MSP_INLINE inline
+typedef uint32_t __attribute__((aligned(1), may_alias)) msp_word_anywhere;
+#define MSP_SUB(name) static int name(struct msp_walk *w)
+#define MSP_CALL(w, name) name(w)
+#define MSP_SUB_N(name) static int name(struct msp_walk *w, uint64_t n)
+#define MSP_CALL_N(w, name, n) name(w, n)
+
+static struct own_slot *slot_of(const struct msp_walk *w)
+{
+	return (struct own_slot *)(uintptr_t)w->host;
+}
+
+/* ---- Memory ---- */
+
+/* The kernel copies, and says so where it cannot: no fault, no signal. */
+bool own_read(uint32_t pid, void *to, uint64_t addr, size_t size)
+{
+	struct iovec local = {.iov_base = to, .iov_len = size};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)addr, .iov_len = size};
+
+	return syscall(SYS_process_vm_readv, pid, &local, 1ul, &remote, 1ul, 0ul) == (long)size;
+}
+
+/* The line at an address, read at its first use in a walk; NULL: not readable, or read enough. */
+static const uint8_t *line_at(struct own_slot *slot, uint64_t addr)
+{
+	uint32_t i = addr / OWN_LINE % OWN_LINES;
+
+	if (slot->line[i] == addr)
+		return slot->bytes[i];
+	if (slot->reads >= slot->most_reads)
+		return NULL;
+	slot->reads++;
+	slot->line[i] = 1;
+	if (!own_read(slot->pid, slot->bytes[i], addr, OWN_LINE))
+		return NULL;
+	slot->line[i] = addr;
+	return slot->bytes[i];
+}
+
+static int read_lines(void *ctx, uint64_t addr, void *buf, size_t size)
+{
+	struct own_slot *slot = ctx;
+	uint8_t *to = buf;
+
+	while (size) {
+		uint64_t in = addr % OWN_LINE;
+		size_t part = OWN_LINE - in < size ? OWN_LINE - in : size;
+		const uint8_t *line = line_at(slot, addr - in);
+
+		if (!line)
+			return MSP_E_FAULT;
+		memcpy(to, line + in, part);
+		to += part;
+		addr += part;
+		size -= part;
+	}
+	return 0;
+}
+
+static int host_read(struct msp_walk *w, void *dst, size_t size, uint64_t addr)
+{
+	return read_lines(slot_of(w), addr, dst, size);
+}
+
+/* ---- Tables ---- */
+
+static const struct own_tables *tables_of(const struct msp_walk *w)
+{
+	return atomic_load_explicit(&slot_of(w)->tables, memory_order_relaxed);
+}
+
+static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t index)
+{
+	return index < MSP_LAYOUT_SLOTS ? tables_of(w)->layout[index] : NULL;
+}
+
+static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
+{
+	const struct own_tables *t = tables_of(w);
+
+	if (i >= t->vms)
+		return NULL;
+	w->layout = t->vm[i].layout;
+	w->vm_base = t->vm[i].base;
+	w->vm_g = t->vm[i].g;
+	return host_layout(w, w->layout);
+}
+
+static const struct msp_mapping *mapping_at(const struct msp_walk *w, uint64_t pc)
+{
+	const struct own_tables *t = tables_of(w);
+	size_t low = 0, high = t->mappings, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (pc < t->mapping[mid].start)
+			high = mid;
+		else if (pc >= t->mapping[mid].end)
+			low = mid + 1;
+		else
+			return &t->mapping[mid];
+	}
+	return NULL;
+}
+
+/* Only files count: code elsewhere was compiled by somebody at run time. */
+MSP_SUB(find_mapping)
+{
+	const struct msp_mapping *map;
+
+	if (w->look - w->map.start < w->map.end - w->map.start)
+		return 0;
+	map = mapping_at(w, w->look);
+	if (map && (map->flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))) {
+		w->map = *map;
+		return 0;
+	}
+	w->map.start = w->map.end = 0;
+	return 1;
+}
+
+MSP_SUB(find_rule)
+{
+	const struct own_tables *t = tables_of(w);
+	const struct own_image *image = w->map.image < t->images ? &t->image[w->map.image] : NULL;
+	const struct msp_row *row;
+
+	w->image_layout = 0;
+	w->rule = (struct msp_rule){0};
+	if (!w->map.image)
+		return MSP_ERR_NO_FILE;
+	if (!image || !image->table)
+		return MSP_ERR_NO_TABLE;
+	w->image_layout = image->layout;
+	row = msp_unwind_row(image->table, w->look - w->map.base);
+	if (!row || row->rule >= image->table->rule_count)
+		return MSP_ERR_NO_RULE;
+	w->rule = image->table->rules[row->rule];
+	return w->rule.cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
+}
+
+#include "unwind/walker.h"
+
+#define host_is_code(w, addr) (mapping_at(w, addr) != NULL)
+#define host_memory(w) (&slot_of(w)->memory)
+#include "target/leave.h"
+
+/* ---- A handler's walk ---- */
+
+/* A slot nobody has, or that a process had which this one was forked from. */
+static struct own_slot *take_slot(struct msp_own *own, uint32_t pid)
+{
+	for (uint32_t i = 0; i < own->slots; i++) {
+		struct own_slot *slot = &own->slot[i];
+		uint32_t user = atomic_load(&slot->user);
+
+		if (user != pid && atomic_compare_exchange_strong(&slot->user, &user, pid))
+			return slot;
+	}
+	return NULL;
+}
+
+/* Says which tables it uses, and looks whether they were still those in use then. */
+static void take_tables(struct msp_own *own, struct own_slot *slot)
+{
+	struct own_tables *tables;
+
+	do {
+		tables = atomic_load(&own->tables);
+		atomic_store(&slot->tables, tables);
+	} while (tables != atomic_load(&own->tables));
+}
+
+static void walk(struct own_slot *slot, const struct msp_registers *registers)
+{
+	struct msp_walk *w = &slot->walk;
+	int done = MSP_STEP_MORE;
+
+	walk_set_registers(w, registers);
+	walk_begin(w);
+	leave_nowhere(w, registers);
+	for (int i = 0; i < STEPS && done == MSP_STEP_MORE && slot->reads < slot->most_reads; i++)
+		done = walk_step(w);
+	if (done == MSP_STEP_MORE)
+		walk_error(w, MSP_ERR_TRUNCATED);
+	else if (w->error && slot->reads >= slot->most_reads) {
+		w->error = MSP_ERR_TRUNCATED;
+		w->frame[w->frame_count - 1].pos = MSP_ERR_TRUNCATED;
+	}
+}
+
+/* What there is room for, with the mark if it is not whole. */
+static size_t give(struct msp_walk *w, struct msp_raw_frame *frames, size_t room)
+{
+	size_t count = w->frame_count;
+
+	if (count > room) {
+		w->frame_count = (uint32_t)(room ? room - 1 : 0);
+		walk_error(w, MSP_ERR_TRUNCATED);
+		count = room;
+	}
+	memcpy(frames, w->frame, count * sizeof(*frames));
+	return count;
+}
+
+static void prepare(struct own_slot *slot, uint32_t pid, uint32_t most_reads)
+{
+	slot->pid = pid;
+	slot->reads = 0;
+	slot->most_reads = most_reads;
+	slot->memory = (struct msp_memory){.read = read_lines, .ctx = slot, .running = true};
+	for (int i = 0; i < OWN_LINES; i++)
+		slot->line[i] = 1;
+#if defined(__aarch64__)
+	slot->walk.arch = MSP_ARCH_ARM64;
+#else
+	slot->walk.arch = MSP_ARCH_X86_64;
+#endif
+	slot->walk.host = (uintptr_t)slot;
+}
+
+int msp_own_unwind(struct msp_own *own, const struct msp_registers *registers,
+		   struct msp_raw_frame *frames, size_t room, struct msp_self_result *result)
+{
+	uint32_t pid = (uint32_t)getpid();
+	struct own_slot *slot = take_slot(own, pid);
+	size_t count;
+
+	if (!slot)
+		return MSP_E_BUSY;
+	take_tables(own, slot);
+	prepare(slot, pid, own->most_reads);
+	walk(slot, registers);
+	count = give(&slot->walk, frames, room);
+	if (result)
+		*result = (struct msp_self_result){.reason = slot->walk.error,
+						   .has_vm = slot->walk.has_vm,
+						   .vmstate = slot->walk.vmstate,
+						   .reads = slot->reads};
+	atomic_store(&slot->tables, NULL);
+	atomic_store(&slot->user, 0);
+	return (int)count;
+}
