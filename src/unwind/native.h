@@ -260,6 +260,7 @@ static MSP_INLINE int native_frame_pointer(struct msp_walk *w)
 MSP_SUB(native_unwind)
 {
 	uint64_t old_sp = w->reg[arch_sp(w) & 31];
+	int in_register = host_arch(w) == MSP_ARCH_ARM64 && w->rule.saved[MSP_SLOT_RA] == MSP_SAVED_SAME;
 	int err;
 
 	w->thrown = w->rule.flags & (MSP_RULE_THROWS | MSP_RULE_LANDS);
@@ -284,7 +285,8 @@ MSP_SUB(native_unwind)
 		return walk_error(w, err);
 	if (!w->pc)
 		return MSP_STEP_DONE; /* the first frame of a thread has no caller */
-	if (w->cfa == old_sp && !w->exact)
+	/* The return address is on no stack: in an innermost function, which may be in a system call. */
+	if (w->cfa == old_sp && !w->exact && !in_register)
 		return walk_error(w, MSP_ERR_NO_PROGRESS);
 	w->exact = 0;
 	return MSP_STEP_MORE;
