@@ -84,8 +84,8 @@ test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
 test-arm64:
-	@$(MAKE) -s ARM64=1 all
-	@ARCH=arm64 tests/kernels/run.sh $(SUITES)
+	@$(MAKE) -s ARM64=1 tests
+	@ARCH=arm64 tests/kernels/run.sh $(SUITES); rc=$$?; tests/kernels/oracle.sh $(SUITES) && exit $$rc
 
 test-traces: tests
 	@TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS)

@@ -4,6 +4,7 @@
  *   -n STEPS      in all [200000]
  *   -b STEPS      in a row; then the process runs freely for a while [4000]
  *   -f MS         at most how long it runs freely [12]
+ *   -w MS         how long it runs before: it has then loaded its libraries and entered its script [60]
  *   -k STEPS      every how many steps BPF is asked too; 0: never [997]
  *   -d STEPS      every how many steps a core file is asked too; 0: never [19940]
  *   -s STEPS      every how many steps a signal comes, SIGUSR1 or SIGUSR2; 0: never [0]
@@ -29,7 +30,7 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "+n:b:f:k:d:s:p:o:c:t:uv")) != -1) {
+	while ((c = getopt(argc, argv, "+n:b:f:w:k:d:s:p:o:c:t:uv")) != -1) {
 		switch (c) {
 		case 'n':
 			o->steps = strtoull(optarg, NULL, 0);
@@ -39,6 +40,9 @@ static bool parse(struct oracle_options *o, int argc, char **argv)
 			break;
 		case 'f':
 			o->free_ms = (unsigned int)strtoul(optarg, NULL, 0);
+			break;
+		case 'w':
+			o->start_ms = (unsigned int)strtoul(optarg, NULL, 0);
 			break;
 		case 'k':
 			o->kernel_every = strtoull(optarg, NULL, 0);
@@ -80,14 +84,16 @@ int main(int argc, char **argv)
 	struct oracle_options opts = {.steps = 200000,
 				      .burst = 4000,
 				      .free_ms = 12,
+				      .start_ms = 60,
 				      .kernel_every = 997,
 				      .core_every = 19940,
 				      .title = ""};
 
 	if (!parse(&opts, argc, argv)) {
-		fprintf(stderr, "usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-k STEPS] [-d STEPS] "
-				"[-s STEPS] [-p FILE] [-o FILE] [-c FILE] [-t TEXT] [-u] [-v] "
-				"PROGRAM ARGS...\n");
+		fprintf(stderr,
+			"usage: oracle [-n STEPS] [-b STEPS] [-f MS] [-w MS] [-k STEPS] "
+			"[-d STEPS] [-s STEPS] [-p FILE] [-o FILE] [-c FILE] [-t TEXT] [-u] [-v] "
+			"PROGRAM ARGS...\n");
 		return 2;
 	}
 	return oracle_run(&opts);

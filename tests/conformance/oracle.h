@@ -7,6 +7,7 @@
 #ifndef ORACLE_H
 #define ORACLE_H
 
+#include <capstone/capstone.h>
 #include <sys/user.h>
 
 #include "profile/profile.h"
@@ -33,18 +34,19 @@ bool oracle_memory_verify(struct oracle_memory *m);
 struct oracle_insn {
 	uint64_t pc;
 	uint8_t bytes[16];
-	uint8_t size;
-	bool syscall;  /* anything may be written */
+	uint8_t size; /* 0: it is not known */
+	bool syscall;
+	bool anywhere; /* anything may be written */
 	bool pushes;   /* writes below the stack pointer: push, call */
 	bool moves_sp; /* changes the stack pointer other than by push, pop, call and ret */
 	bool jumps;    /* an indirect jump through the table in jump_base */
 	uint8_t jump_base;
-	uint8_t loads;  /* the register that it loads from memory */
-	uint8_t stores; /* and that it stores */
+	uint32_t loads;  /* registers that it loads from memory, by bits */
+	uint32_t stores; /* and those that it stores */
 	uint8_t memory_count;
 	struct {
 		uint8_t base, index, segment; /* ORACLE_REG_* or a DWARF number */
-		uint8_t scale;
+		uint8_t scale, extend;        /* of the index: factor, ORACLE_EXTEND_* */
 		uint16_t size;
 		int64_t disp;
 	} memory[2];
@@ -53,6 +55,8 @@ struct oracle_insn {
 #define ORACLE_REG_NONE 255
 #define ORACLE_REG_PC 254
 #define ORACLE_SEG_FS 1
+#define ORACLE_EXTEND_UNSIGNED 1 /* the lower half of the index counts */
+#define ORACLE_EXTEND_SIGNED 2
 
 struct oracle_code;
 
@@ -63,9 +67,29 @@ const struct oracle_insn *oracle_code_at(struct oracle_code *code, const struct 
 					 uint64_t pc);
 void oracle_code_text(struct oracle_code *code, const struct oracle_insn *insn, char *buf,
 		      size_t size);
-/* Tells the memory what the instruction is about to write. */
-void oracle_code_writes(const struct oracle_insn *insn, const struct user_regs_struct *regs,
-			struct oracle_memory *m);
+struct oracle_process;
+/* Tells the process's memory what the instruction is about to write. */
+void oracle_code_writes(const struct oracle_insn *insn, const struct oracle_process *p);
+
+/* ---- oracle_x64.c, oracle_arm64.c: what differs between machines; the one that this runs on ---- */
+
+struct oracle_arch {
+	int arch;	  /* enum msp_arch */
+	uint16_t machine; /* in ELF headers */
+	uint8_t sp;	  /* a DWARF number */
+	cs_arch cs_arch;
+	cs_mode cs_mode;
+	const char *reg[MSP_REG_COUNT];
+};
+
+extern const struct oracle_arch oracle_arch;
+
+void oracle_arch_classify(csh handle, const cs_insn *insn, const struct msp_memory *mem,
+			  struct oracle_insn *out);
+/* Where the thread's own memory is, for instructions that count from there. */
+uint64_t oracle_arch_thread(const struct user_regs_struct *set);
+/* Makes the registers those of a thread that is at an instruction, not in a system call. */
+void oracle_arch_leave_call(struct user_regs_struct *set);
 
 /* ---- oracle_process.c: the stepped process ---- */
 
@@ -80,16 +104,17 @@ struct oracle_process {
 	struct msp_walker *walker;
 	struct oracle_memory *memory;
 	struct oracle_code *code;
-	struct user_regs_struct regs;
+	struct user_regs_struct set; /* as the kernel gives them */
+	struct msp_registers regs;   /* the same, by DWARF number */
 	bool ended;
 	bool other;     /* it is another process than before */
 	bool blocked;   /* the last step is in a system call that takes long */
 	bool signalled; /* the last step went into a signal handler */
 };
 
-/* Starts a program, with a library loaded into it, and lets it run until it has a VM. Negative: an error code. */
+/* Starts a program, with a library loaded into it, and lets it run for some time. Negative: an error code. */
 int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
-			 struct oracle_process *p);
+			 unsigned int ms, struct oracle_process *p);
 void oracle_process_end(struct oracle_process *p);
 /* These return false when there was no step: the process has ended or is another one now, or it waits. */
 bool oracle_process_run(struct oracle_process *p, unsigned int ms);
@@ -100,7 +125,6 @@ bool oracle_process_next_thread(struct oracle_process *p);
 /* A signal that hits the thread at its next instruction. */
 void oracle_process_signal(struct oracle_process *p, int number);
 void oracle_process_refresh(struct oracle_process *p);
-void oracle_process_registers(const struct oracle_process *p, struct msp_registers *out);
 
 /* ---- oracle_stack.c: stacks, and which may follow which ---- */
 

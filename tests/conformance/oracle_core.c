@@ -85,14 +85,15 @@ static bool add_files(struct writer *w)
 static bool add_notes(struct writer *w, const struct oracle_process *p)
 {
 	struct elf_prstatus status = {.pr_pid = p->tid};
+	struct user_regs_struct set = p->set;
 	struct elf_prpsinfo info = {.pr_pid = p->pid, .pr_fname = "oracle"};
 	uint8_t auxv[1024];
 	char path[64];
 	ssize_t size;
 	int fd;
 
-	memcpy(&status.pr_reg, &p->regs, sizeof(p->regs));
-	status.pr_reg[15] = (unsigned long)-1; /* orig_rax: at an instruction, not in a call */
+	oracle_arch_leave_call(&set);
+	memcpy(&status.pr_reg, &set, sizeof(set));
 	snprintf(path, sizeof(path), "/proc/%d/auxv", p->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	size = fd >= 0 ? read(fd, auxv, sizeof(auxv)) : -1;
@@ -142,7 +143,7 @@ static bool write_core(struct writer *w)
 	Elf64_Ehdr head = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
 				       EV_CURRENT},
 			   .e_type = ET_CORE,
-			   .e_machine = EM_X86_64,
+			   .e_machine = oracle_arch.machine,
 			   .e_version = EV_CURRENT,
 			   .e_phoff = sizeof(head),
 			   .e_ehsize = sizeof(head),

@@ -73,7 +73,7 @@ static bool aim(struct oracle_kernel *k, struct oracle_process *p)
 	struct perf_event_attr attr = {.type = PERF_TYPE_BREAKPOINT,
 				       .size = sizeof(attr),
 				       .bp_type = HW_BREAKPOINT_X,
-				       .bp_addr = p->regs.rip,
+				       .bp_addr = p->regs.pc,
 				       .bp_len = sizeof(long),
 				       .sample_period = 1,
 				       .exclude_kernel = 1,

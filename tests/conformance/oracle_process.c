@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Starting a process, letting it run, stepping one of its threads, or a child that it forks. */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,8 +19,6 @@
 #include "moonspy/moonspy.h"
 #include "oracle.h"
 
-/* How long the program may take until it has loaded its libraries and entered its script. */
-#define START_MS 60
 /* A step that takes two of these is in a system call that waits. */
 #define TICK_MS 50
 
@@ -107,10 +107,12 @@ static void close_target(struct oracle_process *p)
 
 static bool get_registers(struct oracle_process *p)
 {
-	if (ptrace(PTRACE_GETREGS, p->tid, 0, &p->regs) == 0)
-		return true;
-	p->ended = true;
-	return false;
+	struct iovec io = {&p->set, sizeof(p->set)};
+
+	p->ended |= ptrace(PTRACE_GETREGSET, p->tid, (void *)NT_PRSTATUS, &io) != 0 ||
+		    msp_registers_from_regset(oracle_arch.arch, &p->set, io.iov_len, &p->regs) != 0;
+	p->regs.syscall = false; /* at an instruction */
+	return !p->ended;
 }
 
 static bool become(struct oracle_process *p, pid_t pid)
@@ -308,20 +310,8 @@ void oracle_process_refresh(struct oracle_process *p)
 		msp_space_find_host_vms(p->space);
 }
 
-void oracle_process_registers(const struct oracle_process *p, struct msp_registers *out)
-{
-	const struct user_regs_struct *r = &p->regs;
-	const uint64_t by_number[] = {r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi,
-				      r->rbp, r->rsp, r->r8,  r->r9,  r->r10, r->r11,
-				      r->r12, r->r13, r->r14, r->r15};
-
-	memset(out, 0, sizeof(*out));
-	memcpy(out->reg, by_number, sizeof(by_number));
-	out->pc = r->rip;
-}
-
 int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
-			 struct oracle_process *p)
+			 unsigned int ms, struct oracle_process *p)
 {
 	int status;
 
@@ -344,7 +334,7 @@ int oracle_process_start(struct msp_images *images, char *const argv[], const ch
 		return MSP_E_GONE;
 	if (!open_target(p))
 		return MSP_E_NOMEM;
-	return oracle_process_run(p, START_MS) ? 0 : MSP_E_GONE;
+	return oracle_process_run(p, ms) ? 0 : MSP_E_GONE;
 }
 
 /* Its other threads may be traced too: until they are waited for, it does not end. */

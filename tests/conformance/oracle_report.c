@@ -69,12 +69,15 @@ static void print_stack(struct oracle_process *p, const char *title, const struc
 	}
 }
 
-static void print_registers(const struct user_regs_struct *r)
+static void print_registers(const struct msp_registers *r)
 {
-	printf("  rax %llx rdx %llx rcx %llx rbx %llx rsi %llx rdi %llx rbp %llx rsp %llx\n"
-	       "  r8 %llx r9 %llx r10 %llx r11 %llx r12 %llx r13 %llx r14 %llx r15 %llx\n",
-	       r->rax, r->rdx, r->rcx, r->rbx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8, r->r9, r->r10,
-	       r->r11, r->r12, r->r13, r->r14, r->r15);
+	for (uint32_t i = 0; i < MSP_REG_COUNT && oracle_arch.reg[i]; i++)
+		printf("%s%s %" PRIx64,
+		       i % 8 ? " "
+		       : i   ? "\n  "
+			     : "  ",
+		       oracle_arch.reg[i], r->reg[i]);
+	printf("\n");
 }
 
 /* Is it the first of its kind? */
@@ -95,12 +98,12 @@ static bool count_kind(struct oracle_report *r, const char *why, uint64_t at)
 }
 
 void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, const char *why,
-			 const struct oracle_insn *insn, const struct user_regs_struct *regs,
+			 const struct oracle_insn *insn, const struct msp_registers *regs,
 			 const struct oracle_stack *before, const struct oracle_stack *now)
 {
-	const struct msp_mapping *map = msp_space_find(p->space, regs->rip);
+	const struct msp_mapping *map = msp_space_find(p->space, regs->pc);
 	const struct msp_mapping *from = msp_space_find(p->space, insn->pc);
-	uint64_t at = regs->rip - (map ? map->base : 0);
+	uint64_t at = regs->pc - (map ? map->base : 0);
 	char text[96];
 
 	r->faults++;
@@ -111,7 +114,7 @@ void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, cons
 	       map ? msp_space_mapping_name(p->space, map) : "?", at,
 	       from ? msp_space_mapping_name(p->space, from) : "?",
 	       insn->pc - (from ? from->base : 0), text);
-	insn = oracle_code_at(p->code, oracle_memory_reader(p->memory), regs->rip);
+	insn = oracle_code_at(p->code, oracle_memory_reader(p->memory), regs->pc);
 	if (insn) {
 		oracle_code_text(p->code, insn, text, sizeof(text));
 		printf("  next: %s\n", text);

@@ -25,7 +25,7 @@ struct run {
 	const struct msp_mapping *block; /* of the LuaJIT that is covered */
 	const struct msp_lj_layout *y;
 	struct oracle_stack *before, *now;
-	struct user_regs_struct regs; /* before the step */
+	struct msp_registers regs; /* before the step */
 	bool have_before;
 	uint64_t steps, in_block, stale, signals, in_calls, blocked, processes, threads;
 	struct asked {
@@ -75,14 +75,13 @@ static bool in_block(const struct run *r, uint64_t pc)
 
 static void walk(struct run *r, struct oracle_stack *out)
 {
-	struct msp_registers regs;
+	const struct msp_registers *regs = &r->process.regs;
 	struct msp_stack stack;
 
-	oracle_process_registers(&r->process, &regs);
-	msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs, &stack);
+	msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), regs, &stack);
 	if (stack.error == MSP_ERR_NO_MAPPING || stack.error == MSP_ERR_NO_TABLE) {
 		refresh(r);
-		msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs,
+		msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), regs,
 				&stack);
 	}
 	oracle_stack_take(out, &stack);
@@ -101,7 +100,8 @@ static void fault(struct run *r, const char *why, const struct oracle_insn *insn
 static const char *check_dispatch(struct run *r, const struct oracle_stack *s)
 {
 	const struct msp_memory *mem = oracle_memory_reader(r->process.memory);
-	uint64_t base = r->process.regs.rdx, fn = 0, pc = 0;
+	uint64_t base = r->process.regs.reg[r->y->reg_base % MSP_REG_COUNT], fn = 0, pc = 0;
+	uint64_t next = r->process.regs.reg[r->y->reg_pc % MSP_REG_COUNT]; /* behind the position */
 	const struct msp_raw_frame *top = NULL;
 	uint32_t size = 0;
 	uint8_t ffid = 0;
@@ -127,9 +127,9 @@ static const char *check_dispatch(struct run *r, const struct oracle_stack *s)
 		return "the top frame is another function than that at BASE";
 	/* A trace may leave to an instruction that is kept in the trace: no position. */
 	if (msp_read(mem, pc - (uint64_t)r->y->pt_size + (uint64_t)r->y->pt_sizebc, &size, 4) ||
-	    r->process.regs.rbx - pc > 4 * (uint64_t)size)
+	    next - pc > 4 * (uint64_t)size)
 		return NULL;
-	if ((top->flags & MSP_RAWF_NOPC) || top->pos != (r->process.regs.rbx - pc) / 4 - 1)
+	if ((top->flags & MSP_RAWF_NOPC) || top->pos != (next - pc) / 4 - 1)
 		return "the top frame's position is not PC";
 	return NULL;
 }
@@ -145,10 +145,10 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 	struct oracle_step step = {.insn = insn};
 	const struct oracle_insn *next;
 
-	step.native = !in_block(r, r->regs.rip) || !in_block(r, r->process.regs.rip);
+	step.native = !in_block(r, r->regs.pc) || !in_block(r, r->process.regs.pc);
 	step.dispatch = is_dispatch(r, insn);
-	step.tail_call = in_block(r, insn->pc) &&
-			 (insn->loads == r->y->reg_pc || insn->stores == r->y->reg_pc);
+	step.tail_call =
+		in_block(r, insn->pc) && (insn->loads | insn->stores) >> r->y->reg_pc % 32 & 1;
 	if (r->now->error != MSP_ERR_NONE) {
 		/* Where a row of them begins. */
 		if (r->now->error != MSP_ERR_TRUNCATED &&
@@ -167,12 +167,12 @@ static void judge(struct run *r, const struct oracle_insn *insn)
 	}
 	for (int i = 0; i < MSP_WAY_COUNT; i++)
 		r->report.ways[i] += r->now->ways >> i & 1;
-	if (!in_block(r, r->process.regs.rip))
+	if (!in_block(r, r->process.regs.pc))
 		return;
 	r->in_block++;
-	r->coverage.seen[r->process.regs.rip - r->block->base - r->y->vm_start] = 1;
+	r->coverage.seen[r->process.regs.pc - r->block->base - r->y->vm_start] = 1;
 	next = oracle_code_at(r->process.code, oracle_memory_reader(r->process.memory),
-			      r->process.regs.rip);
+			      r->process.regs.pc);
 	if (next && is_dispatch(r, next) && r->now->error == MSP_ERR_NONE) {
 		const char *why = check_dispatch(r, r->now);
 
@@ -228,10 +228,9 @@ static void ask_core(struct run *r, const struct oracle_insn *insn)
 static void check_in_call(struct run *r, const struct oracle_insn *insn)
 {
 	struct oracle_stack *a = r->before, *b = r->now;
-	struct msp_registers regs;
+	struct msp_registers regs = r->process.regs;
 	struct msp_stack stack;
 
-	oracle_process_registers(&r->process, &regs);
 	regs.pc += insn->size;
 	regs.syscall = true;
 	msp_walker_walk(r->process.walker, oracle_memory_reader(r->process.memory), &regs, &stack);
@@ -275,7 +274,7 @@ static bool ask_and_step(struct run *r, const struct oracle_insn *insn)
 
 	if (is_due(r, r->opts->core_every))
 		ask_core(r, insn);
-	if (insn->syscall && insn->size && r->have_before)
+	if (insn->syscall && r->have_before)
 		check_in_call(r, insn);
 	if (is_due(r, r->opts->signal_every))
 		signal_target(r);
@@ -291,7 +290,7 @@ static bool step(struct run *r)
 {
 	struct oracle_process *p = &r->process;
 	const struct msp_memory *mem = oracle_memory_reader(p->memory);
-	const struct oracle_insn *insn = oracle_code_at(p->code, mem, p->regs.rip);
+	const struct oracle_insn *insn = oracle_code_at(p->code, mem, p->regs.pc);
 	struct oracle_insn done;
 	struct oracle_stack *swap;
 
@@ -299,7 +298,7 @@ static bool step(struct run *r)
 		return false;
 	done = *insn; /* its place may be taken by another */
 	r->regs = p->regs;
-	oracle_code_writes(&done, &p->regs, p->memory);
+	oracle_code_writes(&done, p);
 	if (!ask_and_step(r, &done))
 		return false;
 	r->steps++;
@@ -320,7 +319,8 @@ static bool step(struct run *r)
 static bool start(struct run *r)
 {
 	oracle_process_end(&r->process);
-	if (oracle_process_start(r->images, r->opts->argv, r->opts->preload, &r->process) != 0)
+	if (oracle_process_start(r->images, r->opts->argv, r->opts->preload, r->opts->start_ms,
+				 &r->process) != 0)
 		return false;
 	refresh(r);
 	return true;

@@ -7,7 +7,7 @@
 
 struct oracle_options {
 	uint64_t steps, burst, kernel_every, core_every, signal_every;
-	unsigned int free_ms;
+	unsigned int free_ms, start_ms;
 	const char *json, *coverage, *title, *preload;
 	bool unseen, verbose;
 	char **argv;
@@ -39,7 +39,7 @@ int oracle_report_new(struct oracle_report *r, bool verbose);
 void oracle_report_free(struct oracle_report *r);
 /* A fault: prints it with both stacks if it is of a new kind. insn led from before to now. */
 void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, const char *why,
-			 const struct oracle_insn *insn, const struct user_regs_struct *regs,
+			 const struct oracle_insn *insn, const struct msp_registers *regs,
 			 const struct oracle_stack *before, const struct oracle_stack *now);
 void oracle_report_stack(struct oracle_report *r, struct oracle_process *p,
 			 const struct oracle_stack *s);

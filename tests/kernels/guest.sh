@@ -43,20 +43,22 @@ fault() {
 	failed=1
 }
 
-# make_guest SUITE JOB: all files of a guest but the kernel's, with the suite's luajit, in $guest.
-# Its init runs JOB.
+# make_guest SUITE JOB [PACKAGE...]: all files of a guest but the kernel's, with the suite's luajit, in
+# $guest. Its init runs JOB.
 make_guest() {
+	luajit_suite=$1 job=$2
+	shift 2
 	guest=$work/guest
 	rm -rf "$guest"
 	mkdir -p "$guest/bin" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/workloads"
-	"$root/scripts/debs" --depends --unpack "$guest" "$1/$ARCH" luajit busybox-static >"$work/debs" ||
-		skip "luajit and busybox of $1/$ARCH could not be fetched"
+	"$root/scripts/debs" --depends --unpack "$guest" "$luajit_suite/$ARCH" luajit busybox-static "$@" \
+		>"$work/debs" || skip "luajit and busybox of $luajit_suite/$ARCH could not be fetched"
 	[ -e "$guest/lib" ] || ln -s usr/lib "$guest/lib"
 	rm -rf "$guest/usr/share/doc" "$guest/usr/lib/"*/gconv
 	[ -e "$guest/bin/busybox" ] || cp "$guest/usr/bin/busybox" "$guest/bin/busybox"
 	cp "$MOONSPY" "$guest/bin/moonspy"
 	cp "$here/init" "$guest/init"
-	cp "$2" "$guest/job"
+	cp "$job" "$guest/job"
 	cp "$root"/tests/workloads/*.lua "$here"/*.lua "$guest/workloads"
 }
 
