@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the BPF sampler and its loader share: map values and ring buffer records. */
+/* What the BPF sampler and its loader share beside moonspy/records.h: values of maps. */
 #ifndef MSP_BPF_RECORDS_H
 #define MSP_BPF_RECORDS_H
 
 #include <stdint.h>
 
-#include "moonspy/frame.h"
+#include "moonspy/records.h"
 #include "unwind/tables.h"
 
 #define MSP_MAX_PROCESSES 8192
@@ -36,41 +36,6 @@ struct msp_bpf_image {
 	uint32_t first_bucket, bucket_count; /* struct msp_row: addr = first, rule = last row, counted from first_row */
 	uint32_t bucket_shift;
 	uint32_t unused;
-};
-
-/* Set by the loader before the program is loaded. */
-struct msp_bpf_config {
-	uint64_t ns_dev, ns_ino; /* the pid namespace whose pids are meant; 0: the initial one */
-	uint32_t all;       /* sample every process, not only those in the process table */
-	uint32_t kernel;    /* with kernel frames */
-	uint32_t kernel_stack; /* bytes that a thread has in the kernel */
-	uint32_t unused;
-};
-
-enum msp_record_kind {
-	MSP_RECORD_SAMPLE = 1,  /* struct msp_sample */
-	MSP_RECORD_PROCESS = 2, /* struct msp_event: a process that is not in the table was sampled */
-	MSP_RECORD_MAPPING = 3, /* struct msp_event: a pc outside the known mappings was seen */
-};
-
-struct msp_event {
-	uint32_t kind, pid;
-	uint64_t addr;
-};
-
-/* A stack; its frames follow, leaf first. */
-struct msp_sample {
-	uint32_t kind;
-	uint32_t pid, tid;
-	uint32_t frame_count;
-	uint32_t error;  /* enum msp_error_reason */
-	int32_t vmstate;
-	uint32_t has_vm;
-	uint32_t kernel_frames; /* of the frames, that many are the kernel's */
-	uint32_t ways;   /* bit n: enum msp_way n was taken */
-	uint32_t parent; /* walked with the tables of that process, which it was forked from; 0: its own */
-	char comm[16];
-	uint64_t time; /* ns, the kernel's monotonic clock; to handlers ours */
 };
 
 /*

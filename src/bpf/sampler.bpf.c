@@ -19,14 +19,24 @@ typedef __u32 msp_word_anywhere;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-const volatile struct msp_bpf_config config = {0};
+/* plugin.bpf.c sets these otherwise. */
+#ifndef MSP_CONFIG
+#define MSP_CONFIG \
+	{ \
+		0 \
+	}
+#define MSP_SLOTS_A_CPU 1
+#endif
+
+const volatile struct msp_bpf_config config = MSP_CONFIG;
 
 /* One walk a CPU at a time; the loader sets the number of CPUs. */
 struct walk_slot {
 	struct msp_walk walk;
 	uint64_t first_mapping, mapping_count; /* of the process being walked */
 	struct msp_bpf_process process;
-	uint32_t parent, unused; /* whose tables these are; 0: its own */
+	uint32_t parent; /* whose tables these are; 0: its own */
+	uint32_t busy;	 /* of a probe: it may be preempted */
 	uint64_t kstack[MSP_MAX_KERNEL_FRAMES + 1];
 	__u64 began; /* ns */
 	bpf_user_pt_regs_t
@@ -356,10 +366,10 @@ static MSP_INLINE void regs_set(struct msp_walk *w, const bpf_user_pt_regs_t *r)
 #endif
 
 /*
- * The event's registers. The verifier takes a context only with constant
+ * The registers that a context begins with. The verifier takes a context only with constant
  * offsets and full words; the compiler would fold them into a base.
  */
-static MSP_INLINE void regs_from_event(struct bpf_perf_event_data *ctx, bpf_user_pt_regs_t *out)
+static MSP_INLINE void regs_from_context(void *ctx, bpf_user_pt_regs_t *out)
 {
 	__u64 *to = (__u64 *)out;
 
@@ -395,7 +405,7 @@ __attribute__((noinline)) int msp_add_kernel_frame(__u32 slot, __u32 i)
 }
 
 /* Kernel frames come first, leaf first. */
-static MSP_INLINE void add_kernel_frames(struct bpf_perf_event_data *ctx, struct walk_slot *s)
+static MSP_INLINE void add_kernel_frames(void *ctx, struct walk_slot *s)
 {
 	long size = bpf_get_stack(ctx, s->kstack, MSP_MAX_KERNEL_FRAMES * 8, 0);
 
@@ -548,26 +558,21 @@ static MSP_INLINE __u64 current_ids(void)
 	return (__u64)ids.tgid << 32 | ids.pid;
 }
 
-SEC("perf_event")
-int msp_on_event(struct bpf_perf_event_data *ctx)
+/* The stack that the registers at ctx are of, with the slot to itself. */
+static MSP_INLINE int sample(void *ctx, __u32 slot, struct walk_slot *s)
 {
 	__u64 pid_tgid = current_ids();
 	struct task_struct *task = (void *)bpf_get_current_task();
-	__u32 slot = bpf_get_smp_processor_id(), kernel_frames = 0;
-	struct walk_slot *s = slot_get(slot);
+	__u32 kernel_frames = 0;
 	struct pt_regs *saved;
 	int user;
 
-	if (!s) {
-		count(MSP_COUNT_NO_SLOT);
-		return 0;
-	}
 	if (!pid_tgid || find_process(s, pid_tgid >> 32, task)) {
 		count(MSP_COUNT_IGNORED);
 		return 0;
 	}
 	s->began = bpf_ktime_get_ns();
-	regs_from_event(ctx, &s->regs);
+	regs_from_context(ctx, &s->regs);
 	user = regs_are_user(&s->regs);
 	saved = user ? NULL : saved_regs(task);
 	s->walk.slot = slot;
@@ -594,4 +599,17 @@ int msp_on_event(struct bpf_perf_event_data *ctx)
 	send_sample(s, pid_tgid, kernel_frames);
 	msp_count_run_time(bpf_ktime_get_ns() - s->began);
 	return 0;
+}
+
+SEC("perf_event")
+int msp_on_event(struct bpf_perf_event_data *ctx)
+{
+	__u32 slot = bpf_get_smp_processor_id() * MSP_SLOTS_A_CPU;
+	struct walk_slot *s = slot_get(slot);
+
+	if (!s) {
+		count(MSP_COUNT_NO_SLOT);
+		return 0;
+	}
+	return sample(ctx, slot, s);
 }

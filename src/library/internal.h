@@ -25,6 +25,7 @@ struct msp_target {
 	struct msp_core *core;
 	struct lib_reader *reader;
 	bool self;
+	bool few_vms; /* only those that the walker must be told of are looked for: all takes long */
 	struct msp_space *space; /* NULL: not open */
 	struct msp_symbolizer *symbols;
 	struct msp_walker *walker; /* made at the first unwinding */
@@ -47,6 +48,11 @@ int lib_error(struct msp_target *target, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Is a sized struct of the caller's one that this library knows? Copies what there is of it; zeroes the rest. */
 bool lib_take(void *to, size_t to_size, const void *from);
+
+/* target.c: the VMs, all or few. */
+int lib_find_vms(struct msp_target *target);
+/* Of a target that could not be opened: what is native can be named. */
+int lib_prepare_names(struct msp_target *target);
 
 /* reader.c */
 int lib_reader_new(const struct msp_reader *from, struct lib_reader **out);

@@ -124,16 +124,32 @@ const char *msp_target_error(const struct msp_target *target)
 	return target->error;
 }
 
+int lib_find_vms(struct msp_target *target)
+{
+	return target->few_vms ? msp_space_find_host_vms(target->space)
+			       : msp_space_find_vms(target->space);
+}
+
+int lib_prepare_names(struct msp_target *target)
+{
+	return target->symbols ? 0
+			       : msp_symbolizer_new(target->registry->images, NULL,
+						    target->registry->kernel, &target->symbols);
+}
+
 /* Everything that the space, made if err is 0, is filled with. */
 static int load(struct msp_target *target, int err)
 {
-	if (err == 0)
+	if (err == 0) {
+		msp_symbolizer_free(target->symbols);
+		target->symbols = NULL;
 		err = msp_symbolizer_new(target->registry->images, target->space,
 					 target->registry->kernel, &target->symbols);
+	}
 	if (err == 0)
 		err = msp_space_refresh(target->space);
 	if (err >= 0)
-		err = msp_space_find_vms(target->space);
+		err = lib_find_vms(target);
 	if (err < 0)
 		close_target(target);
 	else
@@ -230,7 +246,7 @@ int msp_target_refresh(struct msp_target *target)
 	if (!target->space)
 		return lib_error(target, MSP_E_INVALID, "the target is not open");
 	changed = msp_space_refresh(target->space);
-	err = changed < 0 ? changed : msp_space_find_vms(target->space);
+	err = changed < 0 ? changed : lib_find_vms(target);
 	if (err < 0)
 		return lib_error(target, err, "cannot read the target: %s", msp_strerror(err));
 	return changed;
