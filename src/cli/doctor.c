@@ -62,7 +62,7 @@ static void begin(const struct msp_options *options, struct msp_json *json)
 	msp_json_array(json);
 }
 
-static int end(const struct msp_options *options, struct msp_json *json, unsigned lost)
+static int end(const struct msp_options *options, struct msp_json *json, unsigned lost, bool unfit)
 {
 	bool bpf = !(lost & BPF), ptrace = !(lost & PTRACE);
 
@@ -85,7 +85,7 @@ static int end(const struct msp_options *options, struct msp_json *json, unsigne
 	} else {
 		puts("\nmoonspy record cannot work here.");
 	}
-	return bpf || ptrace ? CLI_OK : CLI_PERMISSION;
+	return unfit ? CLI_FAILED : bpf || ptrace ? CLI_OK : CLI_PERMISSION;
 }
 
 int cmd_doctor(const struct msp_options *options)
@@ -93,6 +93,7 @@ int cmd_doctor(const struct msp_options *options)
 	struct msp_json json = {.buffer.out = stdout};
 	unsigned lost = 0;
 	bool unreadable = false; /* the process: its other checks would say the same */
+	bool unfit = false;
 
 	begin(options, &json);
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
@@ -103,6 +104,7 @@ int cmd_doctor(const struct msp_options *options)
 		checks[i].run(options->pid_count ? options->pids[0] : 0, &result);
 		if (result.level == DOCTOR_FAIL) {
 			lost |= checks[i].needed_by;
+			unfit |= result.unfit;
 			unreadable = checks[i].run == doctor_check_process;
 		}
 		if (options->json)
@@ -110,5 +112,5 @@ int cmd_doctor(const struct msp_options *options)
 		else
 			put_line(&result);
 	}
-	return end(options, &json, lost);
+	return end(options, &json, lost, unfit);
 }

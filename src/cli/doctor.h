@@ -33,6 +33,7 @@ struct doctor_result {
 	enum doctor_level level;
 	char text[256]; /* what was found */
 	char todo[256]; /* the command that mends it, "" for none */
+	bool unfit;	/* no rights would help */
 };
 
 typedef void (*doctor_check_fn)(pid_t pid, struct doctor_result *result);

@@ -18,7 +18,12 @@ static struct msp_process *open_process(pid_t pid, struct doctor_result *result)
 	if (!error)
 		return process;
 	result->level = DOCTOR_FAIL;
-	snprintf(result->text, sizeof(result->text), "process %d: %s", pid, msp_strerror(error));
+	result->unfit = error != MSP_E_PERMISSION;
+	if (error == MSP_E_GONE)
+		snprintf(result->text, sizeof(result->text), "there is no process %d", pid);
+	else
+		snprintf(result->text, sizeof(result->text), "process %d: %s", pid,
+			 msp_strerror(error));
 	if (error == MSP_E_PERMISSION && geteuid())
 		snprintf(result->todo, sizeof(result->todo), "sudo moonspy doctor -p %d", pid);
 	return NULL;
@@ -34,6 +39,7 @@ void doctor_check_process(pid_t pid, struct doctor_result *result)
 		 msp_process_comm(process));
 	if (msp_process_bits(process) != 64) {
 		result->level = DOCTOR_FAIL;
+		result->unfit = true;
 		snprintf(result->text, sizeof(result->text), "process %d is a 32-bit program", pid);
 	}
 	msp_process_close(process);

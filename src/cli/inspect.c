@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -304,12 +306,27 @@ static int cannot_read(const char *path, const char *why, const char *todo)
 	return CLI_FAILED;
 }
 
+/* A program without a LuaJIT of its own may load one; which, is seen in the library itself. */
+static void note_library(struct msp_images *images, const char *path)
+{
+	char program[PATH_MAX];
+	const struct msp_image_entry *entry;
+
+	if (!realpath(path, program) || msp_images_add_program(images, program))
+		return;
+	for (uint32_t i = 1; i <= msp_images_count(images); i++) {
+		entry = msp_images_get(images, i);
+		if (entry && entry->build)
+			cli_note("it loads one: moonspy inspect %s", msp_image_name(entry->image));
+	}
+}
+
 static int inspect_file(const struct msp_options *options, struct msp_images *images)
 {
 	const char *path = options->files[0];
 	const struct msp_image_entry *entry;
 	struct subject subject;
-	int fd, r;
+	int fd, r, rc;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
@@ -321,7 +338,10 @@ static int inspect_file(const struct msp_options *options, struct msp_images *im
 	if (r < 0)
 		return cannot_read(path, msp_strerror(r), cli_fmt("ls -l %s", path));
 	subject = (struct subject){.entry = entry, .file = true};
-	return conclude(options, &subject, entry->build != NULL, path);
+	rc = conclude(options, &subject, entry->build != NULL, path);
+	if (!entry->build)
+		note_library(images, path);
+	return rc;
 }
 
 int cmd_inspect(const struct msp_options *options)

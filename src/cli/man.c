@@ -34,6 +34,42 @@ static void header(FILE *out, const char *verb)
 	fprintf(out, " 1 \"\" \"moonspy %s\" \"User Commands\"\n", MOONSPY_VERSION);
 }
 
+struct entry {
+	const char *name, *text;
+};
+
+static const struct entry environment[] = {
+	{"MOONSPY_CACHE_DIR", "where tables are kept; empty: nowhere"},
+	{"XDG_CACHE_HOME, HOME", "where they are kept without it, but for root"},
+	{"TMPDIR", "where a profile goes that cannot be written where it should be, and where "
+		   "compressed core files are unpacked"},
+	{"PATH, LD_LIBRARY_PATH", "where a COMMAND and its libraries are found"},
+	{"SUDO_UID, SUDO_GID", "the user that a COMMAND runs as, under sudo"},
+	{NULL, NULL},
+};
+
+static const struct entry files[] = {
+	{"/var/cache/moonspy, ~/.cache/moonspy",
+	 "unwind tables, and what was found of a LuaJIT, by build id: root's, and other users'. "
+	 "They can be removed at any time"},
+	{"/usr/lib/debug/.build-id", "debug files, from which functions without symbols have their "
+				     "names"},
+	{"NAME-PID-TIME.html", "the profile that record writes without -o"},
+	{NULL, NULL},
+};
+
+static void section(FILE *out, const char *title, const struct entry *entry)
+{
+	fprintf(out, ".SH %s\n", title);
+	for (; entry->name; entry++) {
+		fputs(".TP\n.B ", out);
+		put(out, entry->name);
+		fputc('\n', out);
+		put(out, entry->text);
+		fputs(".\n", out);
+	}
+}
+
 static void exit_codes(FILE *out)
 {
 	fputs(".SH EXIT STATUS\n", out);
@@ -65,6 +101,12 @@ void cli_man(FILE *out)
 	fputs(".PP\nWhere record started a COMMAND, its exit status is that of the COMMAND; if\n"
 	      "that is 0 and nothing was collected, 3.\n",
 	      out);
+	section(out, "ENVIRONMENT", environment);
+	section(out, "FILES", files);
+	fputs(".SH SEE ALSO\n", out);
+	for (int verb = 0; verb < CLI_VERB_COUNT; verb++)
+		fprintf(out, ".BR moonspy\\-%s (1)%s\n", cli_verbs[verb].name,
+			verb + 1 < CLI_VERB_COUNT ? "," : "");
 }
 
 static void examples(FILE *out, const struct cli_verb_info *info)
@@ -126,5 +168,5 @@ void cli_man_verb(FILE *out, enum cli_verb verb)
 		if (cli_options[i].verbs & 1u << verb)
 			option(out, &cli_options[i]);
 	exit_codes(out);
-	fputs(".SH SEE ALSO\n.BR moonspy (1)\n", out);
+	fputs(".SH SEE ALSO\n.BR moonspy (1)\n.br\nIts page has the environment and the files.\n", out);
 }

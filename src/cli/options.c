@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/messages.h"
 #include "cli/table.h"
@@ -238,21 +239,32 @@ static int parse_short(struct parser *p, const char *text)
 	return 0;
 }
 
+/* A pid where none is taken; a file may be called like one. */
+static bool is_bare_pid(const struct parser *p, const char *text)
+{
+	enum cli_takes takes = cli_verbs[p->options->verb].takes;
+	uint64_t pid;
+
+	return cli_option_by_letter(p->options->verb, 'p') &&
+	       cli_parse_number(text, 1, MAX_PID, &pid) &&
+	       (takes == CLI_TAKES_NOTHING || takes == CLI_TAKES_COMMAND ||
+		(takes == CLI_TAKES_FILE && access(text, F_OK)));
+}
+
 static int positional(struct parser *p, char *text)
 {
 	const struct cli_verb_info *verb = &cli_verbs[p->options->verb];
 	struct msp_options *options = p->options;
-	uint64_t pid;
 
-	if (verb->takes != CLI_TAKES_NOTHING && verb->takes != CLI_TAKES_COMMAND) {
-		options->files[options->file_count++] = text;
-		return 0;
-	}
-	if (cli_option_by_letter(options->verb, 'p') && cli_parse_number(text, 1, MAX_PID, &pid)) {
+	if (is_bare_pid(p, text)) {
 		cli_error(cli_fmt("%s does not take '%s'", verb->name, text),
 			  "a process is named by -p",
 			  cli_fmt("moonspy %s -p %s", verb->name, text));
 		return CLI_USAGE;
+	}
+	if (verb->takes != CLI_TAKES_NOTHING && verb->takes != CLI_TAKES_COMMAND) {
+		options->files[options->file_count++] = text;
+		return 0;
 	}
 	cli_error(cli_fmt("%s does not take '%s'", verb->name, text),
 		  verb->takes == CLI_TAKES_COMMAND

@@ -388,6 +388,8 @@ static const char *what_it_does(struct record *r, const char **todo)
 		return "it ended";
 	state = msp_process_thread_state(process, pid);
 	msp_process_close(process);
+	if (state == 'S')
+		*todo = cli_fmt("moonspy dump -p %d", pid);
 	if (state == 'T') {
 		*todo = cli_fmt("kill -CONT %d", pid);
 		return "it is stopped, by a signal or with Ctrl-Z";

@@ -7,6 +7,9 @@ t moonspy inspect nothing.there
 echo text >text
 t moonspy inspect text
 t moonspy inspect /dev/null
+t moonspy doctor -p 4194303 | grep -E '4194303|status'
+touch 4711
+t moonspy inspect 4711
 t moonspy traces -p 4194303
 t moonspy traces nothing.there
 t moonspy traces text

@@ -21,4 +21,10 @@ done <reasons
 while read -r text; do
 	grep -qF "| $text |" "$cases/../../docs/oracle.md" || echo "$text"
 done <ways
+# Every variable that is read has an entry in the man page; MOONSPY_BPF_LOG is for who changes moonspy.
+cat "$cases"/../../src/*/*.c | grep -oE 'getenv\("[A-Z_]+' | sed 's/.*"//' | sort -u | grep -v MOONSPY_BPF_LOG >variables
+[ -s variables ] || echo "no variables"
+while read -r name; do
+	grep -qw -- "$name" "$cases/../../src/cli/man.c" || echo "$name"
+done <variables
 :

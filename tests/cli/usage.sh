@@ -4,6 +4,8 @@ t moonspy record
 t moonspy record luajit app.lua
 t moonspy record 4711
 t moonspy dump 4711
+t moonspy inspect 4711
+t moonspy traces 4711
 t moonspy record --
 t moonspy record --nonsense=3 -p 1
 t moonspy record -Z
