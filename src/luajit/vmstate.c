@@ -5,83 +5,25 @@
  * them; a backward one tells calls, which will store PC as the new frame's
  * link, from returns. No instruction is known by its place.
  */
-#include "luajit/vmstate.h"
+#include "luajit/vmstate_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "moonspy/moonspy.h"
 
-/* Frame link types, as in lj_frame.h. */
-#define FRAME_C 1
-#define FRAME_VARG 3
-
-/* What PC is. */
-enum pc_kind {
-	PC_OWN,	     /* a position, or of no meaning: not the frame's link */
-	PC_NEXT,     /* the same, or the link of a frame above that is left or will be called */
-	PC_CONT,     /* from a continuation frame: a position, unless that of an FFI callback */
-	PC_LINK,     /* the link of the frame at BASE */
-	PC_LINK_XOR, /* the same, its type changed by `xor PC, FRAME_C` */
-	PC_LINK_SUB, /* the same, less FRAME_VARG */
-	PC_DISTANCE, /* the link without its type: to a frame on this C frame */
-	PC_OUTER,    /* the same, or what is computed from it: to what is below this C frame */
-};
-
-/* Where the frame's base is. */
-enum base_place { BASE_UNKNOWN, BASE_REG, BASE_STORED, BASE_COPY_RBP, BASE_COPY_R15 };
-
-struct state {
-	bool reached;
-	uint8_t base;	/* enum base_place */
-	uint8_t pc;	/* enum pc_kind */
-	bool stored;	/* L->base is BASE */
-	bool rbp, r15;	/* they hold BASE */
-	bool saved;	/* SAVE_PC is the frame's link */
-	bool over;	/* results may lie over function and link */
-	bool link_gone; /* the link's slot has something else */
-	uint8_t built;	/* register below which a whole frame was written */
-	bool result;	/* a C function was told to put a result over the function */
-	bool cont;	/* a continuation has been taken from the stack */
-	bool passed;	/* BASE went down to a frame that is left as well */
-};
-
-/* What comes next for BASE's frame, on all ways. */
-enum next { NEXT_ANY, NEXT_STORE, NEXT_LOAD, NEXT_OTHER };
-
-struct msp_vm_states {
-	struct msp_vm_flow *flow;
-	const struct msp_lj_layout *y;
-	struct state *at; /* before each instruction */
-	uint8_t *next;
-	int32_t *queue;
-	bool *queued;
-	uint32_t count;
-};
-
-static bool is_reg(const struct msp_operand *o, uint8_t reg)
-{
-	return o->kind == MSP_OPND_REG && o->reg == reg;
-}
-
-static bool is_mem(const struct msp_operand *o, uint8_t base, int64_t disp)
-{
-	return o->kind == MSP_OPND_MEM && o->base == base && o->index == MSP_REG_NONE &&
-	       o->value == disp;
-}
-
 static int64_t link_disp(const struct msp_lj_layout *y)
 {
 	return y->fr2 ? -8 : -4;
 }
 
-static bool loads_link(const struct msp_lj_layout *y, const struct msp_insn *insn)
+bool msp_vm_loads_link(const struct msp_lj_layout *y, const struct msp_insn *insn)
 {
 	return insn->op == MSP_OP_MOV && is_reg(&insn->operand[0], y->reg_pc) &&
 	       is_mem(&insn->operand[1], y->reg_base, link_disp(y));
 }
 
-static bool stores_link(const struct msp_lj_layout *y, const struct msp_insn *insn)
+bool msp_vm_stores_link(const struct msp_lj_layout *y, const struct msp_insn *insn)
 {
 	return insn->op == MSP_OP_MOV && is_reg(&insn->operand[1], y->reg_pc) &&
 	       is_mem(&insn->operand[0], y->reg_base, link_disp(y));
@@ -94,20 +36,15 @@ static bool is_L_base(const struct msp_lj_layout *y, const struct msp_operand *o
 	       o->base != MSP_X64_RSP && o->base != y->reg_dispatch && o->base != MSP_REG_NONE;
 }
 
-static bool writes(const struct msp_insn *insn, uint8_t reg)
-{
-	return insn->writes >> reg & 1;
-}
-
 /* ---- Backward: what will be done with the frame at BASE ---- */
 
 static enum next next_here(const struct msp_vm_states *s, int32_t i)
 {
 	const struct msp_insn *insn = &s->flow->build->insn[i];
 
-	if (stores_link(s->y, insn))
+	if (msp_vm_stores_link(s->y, insn))
 		return NEXT_STORE;
-	if (loads_link(s->y, insn))
+	if (msp_vm_loads_link(s->y, insn))
 		return NEXT_LOAD;
 	if (writes(insn, s->y->reg_base) || insn->op == MSP_OP_CALL ||
 	    msp_vm_is_dispatch(s->flow, insn))
@@ -115,7 +52,7 @@ static enum next next_here(const struct msp_vm_states *s, int32_t i)
 	return NEXT_ANY;
 }
 
-static enum next next_behind(const struct msp_vm_states *s, int32_t i)
+enum next msp_vm_next_behind(const struct msp_vm_states *s, int32_t i)
 {
 	int32_t to[2];
 	unsigned int n = msp_vm_successors(s->flow, i, to);
@@ -140,10 +77,12 @@ static void find_next(struct msp_vm_states *s)
 	while (changed) {
 		changed = false;
 		for (int32_t i = (int32_t)s->count - 1; i >= 0; i--) {
-			enum next now = next_here(s, i);
+			enum next now = s->flow->abi->arch == MSP_ARCH_ARM64
+						? msp_vm_next_arm64(s, i)
+						: next_here(s, i);
 
 			if (now == NEXT_ANY)
-				now = next_behind(s, i);
+				now = msp_vm_next_behind(s, i);
 			changed |= now != s->next[i];
 			s->next[i] = (uint8_t)now;
 		}
@@ -168,33 +107,32 @@ static bool distance_stays(const struct msp_vm_states *s, int32_t i)
 
 /* ---- Forward: one instruction ---- */
 
-/* BASE is another frame's now: nothing that was known of the old one holds. */
-static void new_base(struct state *st, enum base_place place)
+void msp_vm_new_base(struct state *st, enum base_place place)
 {
 	st->base = (uint8_t)place;
 	st->stored = place == BASE_STORED;
-	st->rbp = st->r15 = false;
+	st->copy_1 = st->copy_2 = false;
 	st->over = st->link_gone = st->saved = st->passed = st->cont = st->result = false;
+	st->outer = false;
 	st->built = MSP_REG_NONE;
 }
 
-/* The register is lost to something else: the frame stays. */
-static void lose_base(struct state *st)
+void msp_vm_lose_base(struct state *st)
 {
 	if (st->base != BASE_REG)
 		return;
-	st->base = st->stored ? BASE_STORED
-		   : st->rbp  ? BASE_COPY_RBP
-		   : st->r15  ? BASE_COPY_R15
-			      : BASE_UNKNOWN;
+	st->base = st->stored	? BASE_STORED
+		   : st->copy_1 ? BASE_COPY_1
+		   : st->copy_2 ? BASE_COPY_2
+				: BASE_UNKNOWN;
 }
 
 /* By a distance: to the caller's frame, or to the callee's. */
 static void move_base(const struct msp_vm_states *s, int32_t i, struct state *st)
 {
-	enum next next = next_behind(s, i);
+	enum next next = msp_vm_next_behind(s, i);
 
-	new_base(st, BASE_REG);
+	msp_vm_new_base(st, BASE_REG);
 	st->passed = next == NEXT_LOAD;
 	st->pc = PC_NEXT;
 }
@@ -226,25 +164,25 @@ static void write_base(const struct msp_vm_states *s, int32_t i, struct state *s
 		bool same = st->base == BASE_STORED || st->stored;
 
 		if (!same)
-			new_base(st, BASE_REG);
+			msp_vm_new_base(st, BASE_REG);
 		st->base = BASE_REG;
 		st->stored = true;
 	} else if (insn->op == MSP_OP_MOV && from->kind == MSP_OPND_REG &&
-		   ((from->reg == MSP_X64_RBP && st->rbp) ||
-		    (from->reg == MSP_X64_R15 && st->r15))) {
+		   ((from->reg == MSP_X64_RBP && st->copy_1) ||
+		    (from->reg == MSP_X64_R15 && st->copy_2))) {
 		st->base = BASE_REG;
 	} else if (own && ((insn->op == MSP_OP_LEA && from->base == s->y->reg_base &&
 			    from->index != MSP_REG_NONE &&
-			    (is_call_down(s, i) || next_behind(s, i) == NEXT_STORE)) ||
+			    (is_call_down(s, i) || msp_vm_next_behind(s, i) == NEXT_STORE)) ||
 			   (insn->op == MSP_OP_SUB && from->kind == MSP_OPND_REG))) {
 		move_base(s, i, st);
 	} else if (insn->op == MSP_OP_MOV && from->kind == MSP_OPND_REG &&
-		   next_behind(s, i) == NEXT_STORE) {
+		   msp_vm_next_behind(s, i) == NEXT_STORE) {
 		move_base(s, i, st);
 	} else if (insn->op == MSP_OP_MOV && from->kind == MSP_OPND_REG && from->reg == st->built) {
-		new_base(st, BASE_REG);
+		msp_vm_new_base(st, BASE_REG);
 	} else {
-		lose_base(st);
+		msp_vm_lose_base(st);
 	}
 }
 
@@ -254,7 +192,7 @@ static void write_pc(const struct msp_vm_states *s, int32_t i, struct state *st)
 	const struct msp_operand *from = &insn->operand[1];
 	bool imm = from->kind == MSP_OPND_IMM, was_link = st->pc >= PC_LINK;
 
-	if (loads_link(s->y, insn) && st->base == BASE_REG) {
+	if (msp_vm_loads_link(s->y, insn) && st->base == BASE_REG) {
 		st->pc = PC_LINK;
 		st->passed = false;
 		st->over |= st->result;
@@ -302,7 +240,7 @@ static void store(const struct msp_vm_states *s, int32_t i, struct state *st)
 		st->saved = is_pc && st->pc == PC_LINK;
 	if (to->base == MSP_X64_RSP || to->base == s->y->reg_dispatch || to->base == MSP_REG_NONE)
 		return;
-	if (stores_link(s->y, insn)) {
+	if (msp_vm_stores_link(s->y, insn)) {
 		st->link_gone = st->over = false;
 		st->pc = PC_OWN;
 		return;
@@ -325,7 +263,7 @@ static void call(const struct msp_vm_states *s, int32_t i, struct state *st)
 	/* The block's own small routines leave BASE alone. */
 	if (to >= 0 && (msp_vm_callee(s->flow, i) >= 0 || msp_vm_kind(s->flow, to) == MSP_VM_LEAF))
 		return;
-	lose_base(st);
+	msp_vm_lose_base(st);
 }
 
 /* A result's address is handed on: `lea reg, [BASE-16]`. */
@@ -361,7 +299,7 @@ static void run(const struct msp_vm_states *s, int32_t i, struct state *st)
 		      is_reg(&insn->operand[1], s->y->reg_base);
 
 	if (msp_vm_is_reset(s->flow, insn)) {
-		new_base(st, base_behind_reset(s, i));
+		msp_vm_new_base(st, base_behind_reset(s, i));
 		st->pc = PC_OWN;
 		return;
 	}
@@ -375,12 +313,12 @@ static void run(const struct msp_vm_states *s, int32_t i, struct state *st)
 		return;
 	}
 	if (writes(insn, MSP_X64_RBP))
-		st->rbp = copies && is_reg(&insn->operand[0], MSP_X64_RBP);
+		st->copy_1 = copies && is_reg(&insn->operand[0], MSP_X64_RBP);
 	if (writes(insn, MSP_X64_R15))
-		st->r15 = copies && is_reg(&insn->operand[0], MSP_X64_R15);
-	if (st->base == BASE_COPY_RBP && !st->rbp)
+		st->copy_2 = copies && is_reg(&insn->operand[0], MSP_X64_R15);
+	if (st->base == BASE_COPY_1 && !st->copy_1)
 		st->base = BASE_UNKNOWN;
-	if (st->base == BASE_COPY_R15 && !st->r15)
+	if (st->base == BASE_COPY_2 && !st->copy_2)
 		st->base = BASE_UNKNOWN;
 	if (st->built != MSP_REG_NONE && writes(insn, st->built))
 		st->built = MSP_REG_NONE;
@@ -398,6 +336,11 @@ static uint8_t join_base(const struct state *a, const struct state *b)
 		return a->base;
 	if ((a->base == BASE_STORED && b->stored) || (b->base == BASE_STORED && a->stored))
 		return BASE_STORED;
+	/* One way has lost the register, both have the same copy. */
+	if (a->base != BASE_UNKNOWN && b->base != BASE_UNKNOWN && a->copy_1 && b->copy_1)
+		return BASE_COPY_1;
+	if (a->base != BASE_UNKNOWN && b->base != BASE_UNKNOWN && a->copy_2 && b->copy_2)
+		return BASE_COPY_2;
 	return BASE_UNKNOWN;
 }
 
@@ -436,14 +379,15 @@ static bool join(struct state *to, const struct state *from)
 	to->stored &= from->stored;
 	if (to->built != from->built)
 		to->built = MSP_REG_NONE;
-	to->rbp &= from->rbp;
-	to->r15 &= from->r15;
+	to->copy_1 &= from->copy_1;
+	to->copy_2 &= from->copy_2;
 	to->saved &= from->saved;
 	to->over |= from->over;
 	to->link_gone |= from->link_gone;
 	to->passed |= from->passed;
 	to->cont &= from->cont;
 	to->result |= from->result;
+	to->outer &= from->outer;
 	return memcmp(&old, to, sizeof(old)) != 0;
 }
 
@@ -476,9 +420,9 @@ static void seed(struct msp_vm_states *s, uint32_t *queued)
 		/* Dispatched to, or continued at; when C code enters, its L->base counts. */
 		st.base = BASE_REG;
 		if (i && msp_vm_is_reset(s->flow, &s->flow->build->insn[i - 1]))
-			new_base(&st, base_behind_reset(s, (int32_t)i - 1));
+			msp_vm_new_base(&st, base_behind_reset(s, (int32_t)i - 1));
 		else if (!(flags & MSP_VM_HANDLER) && enters_from_c(s, (int32_t)i))
-			new_base(&st, BASE_STORED);
+			msp_vm_new_base(&st, BASE_STORED);
 		spread(s, (int32_t)i, &st, queued);
 	}
 }
@@ -496,7 +440,10 @@ static void flow_forward(struct msp_vm_states *s)
 		s->queued[i] = false;
 		if (callee >= 0)
 			spread(s, callee, &st, &queued);
-		run(s, i, &st);
+		if (s->flow->abi->arch == MSP_ARCH_ARM64)
+			msp_vm_run_arm64(s, i, &st);
+		else
+			run(s, i, &st);
 		while (n--)
 			spread(s, to[n], &st, &queued);
 	}
@@ -568,19 +515,22 @@ uint8_t msp_vm_state_at(const struct msp_vm_states *s, int32_t i)
 {
 	static const uint8_t place[] = {[BASE_REG] = MSP_LEAF_BASE_REG,
 					[BASE_STORED] = MSP_LEAF_BASE_STORED,
-					[BASE_COPY_RBP] = MSP_LEAF_BASE_RBP,
-					[BASE_COPY_R15] = MSP_LEAF_BASE_R15};
+					[BASE_COPY_1] = MSP_LEAF_BASE_COPY_1,
+					[BASE_COPY_2] = MSP_LEAF_BASE_COPY_2};
 	struct state st = s->at[i];
+	bool arm64 = s->flow->abi->arch == MSP_ARCH_ARM64;
 	uint8_t bits = MSP_LEAF_KNOWN;
 
-	if (s->flow->abi->arch != MSP_ARCH_X86_64)
-		return 0;
+	if (arm64 && st.reached && s->next[i] == NEXT_STORE)
+		return bits | MSP_LEAF_CALL | MSP_LEAF_BASE_REG;
+	if (arm64 && st.outer)
+		return bits | MSP_LEAF_OUTER_BASE | MSP_LEAF_BASE_STORED;
 	if (!st.reached || (st.base == BASE_UNKNOWN && st.pc != PC_OUTER))
 		return 0;
 	if (st.base == BASE_REG && st.pc <= PC_NEXT && s->next[i] == NEXT_STORE)
 		return bits | MSP_LEAF_CALL | MSP_LEAF_BASE_REG;
 	/* The row of a call is also that of the time while the callee runs. */
-	if (s->flow->build->insn[i].op == MSP_OP_CALL)
+	if (s->flow->build->insn[i].op == MSP_OP_CALL && !arm64)
 		call(s, i, &st);
 	if (st.base == BASE_UNKNOWN)
 		st.base = BASE_REG;

@@ -183,16 +183,22 @@ MSP_SUB(lua_called_base)
 	return MSP_CALL(w, lua_known_base);
 }
 
+/* Where the interpreter may have BASE besides: RB of vm_x64.dasc and vm_arm64.dasc. */
+static MSP_INLINE uint32_t arch_base_copy(const struct msp_walk *w)
+{
+	return host_arch(w) == MSP_ARCH_X86_64 ? MSP_X64_RBP : 17;
+}
+
 /* The base that the rule speaks of; its register may be lost when C code runs above. */
 static MSP_INLINE uint64_t lua_rule_base(struct msp_walk *w, const struct msp_lj_layout *y)
 {
 	uint32_t place = w->rule.leaf & MSP_LEAF_BASE_MASK, reg = y->reg_base;
 	uint64_t base;
 
-	if (place == MSP_LEAF_BASE_RBP)
-		reg = MSP_X64_RBP;
-	else if (place == MSP_LEAF_BASE_R15)
-		reg = MSP_X64_R15;
+	if (place == MSP_LEAF_BASE_COPY_1)
+		reg = arch_base_copy(w);
+	else if (place == MSP_LEAF_BASE_COPY_2)
+		reg = host_arch(w) == MSP_ARCH_X86_64 ? MSP_X64_R15 : 2;
 	if (place == MSP_LEAF_BASE_STORED)
 		return w->l_base;
 	if (!reg_known(w, reg)) {
@@ -200,6 +206,8 @@ static MSP_INLINE uint64_t lua_rule_base(struct msp_walk *w, const struct msp_lj
 		return w->l_base;
 	}
 	base = reg_get(w, reg);
+	if (place == MSP_LEAF_BASE_COPY_2 && host_arch(w) == MSP_ARCH_ARM64)
+		base += 16;
 	return y->gc64 ? base : (uint32_t)base;
 }
 
@@ -261,7 +269,7 @@ static MSP_INLINE uint64_t lua_leaf_link(const struct msp_walk *w, uint64_t memo
 	case MSP_LEAF_LINK_XOR:
 		return w->reg_pc ^ MSP_FT_C;
 	case MSP_LEAF_LINK_SUB:
-		return w->reg_pc + MSP_FT_VARG;
+		return host_arch(w) == MSP_ARCH_X86_64 ? w->reg_pc + MSP_FT_VARG : w->reg_pc ^ MSP_FT_VARG;
 	case MSP_LEAF_LINK_SAVED:
 		return w->save_pc;
 	case MSP_LEAF_LINK_DISTANCE: /* like a continuation: its position is looked for there, and checked */

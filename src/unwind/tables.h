@@ -63,8 +63,8 @@ enum msp_cfa_kind {
  */
 #define MSP_LEAF_BASE_REG 0x00      /* in the BASE register */
 #define MSP_LEAF_BASE_STORED 0x01   /* in L->base */
-#define MSP_LEAF_BASE_RBP 0x02      /* in rbp: a copy, kept over a call */
-#define MSP_LEAF_BASE_R15 0x03
+#define MSP_LEAF_BASE_COPY_1 0x02   /* in rbp: a copy, kept over a call; arm64: in x17 */
+#define MSP_LEAF_BASE_COPY_2 0x03   /* in r15; arm64: in x2, which is 16 lower */
 #define MSP_LEAF_BASE_MASK 0x03
 #define MSP_LEAF_LINK_PLACE 0x00    /* the frame is complete, and PC its position if it is one */
 #define MSP_LEAF_LINK_PC 0x04       /* PC is the link: the frame is about to be left */
@@ -73,7 +73,7 @@ enum msp_cfa_kind {
 #define MSP_LEAF_LINK_LEFT 0x10     /* the link is in its place, but the frame is being left */
 #define MSP_LEAF_LINK_DISTANCE 0x14 /* PC is the link without its type, to a frame on this C frame */
 #define MSP_LEAF_LINK_OUTER 0x18    /* the same, to what is below this C frame; or that, or its negative */
-#define MSP_LEAF_LINK_SUB 0x1c      /* PC is the link less FRAME_VARG */
+#define MSP_LEAF_LINK_SUB 0x1c      /* PC is the link less FRAME_VARG; arm64: xor FRAME_VARG */
 #define MSP_LEAF_LINK_MASK 0x1c
 #define MSP_LEAF_OVER 0x20          /* results may lie over the frame's function and link */
 #define MSP_LEAF_NEXT 0x20          /* with LINK_PLACE: PC may be a distance between frames */

@@ -58,7 +58,7 @@ static void frame_text(struct oracle_process *p, const struct oracle_stack *s, u
 		snprintf(buf, size, "(kind %u 0x%" PRIx64 ")", raw->kind, raw->addr);
 }
 
-static void print_stack(struct oracle_process *p, const char *title, const struct oracle_stack *s)
+void oracle_report_print(struct oracle_process *p, const char *title, const struct oracle_stack *s)
 {
 	char text[256];
 
@@ -81,7 +81,7 @@ static void print_registers(const struct msp_registers *r)
 }
 
 /* Is it the first of its kind? */
-static bool count_kind(struct oracle_report *r, const char *why, uint64_t at)
+bool oracle_report_kind(struct oracle_report *r, const char *why, uint64_t at)
 {
 	for (uint32_t i = 0; i < r->kinds; i++) {
 		if (r->kind[i].at == at && strcmp(r->kind[i].why, why) == 0) {
@@ -107,7 +107,7 @@ void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, cons
 	char text[96];
 
 	r->faults++;
-	if (!count_kind(r, why, at) && !r->verbose)
+	if (!oracle_report_kind(r, why, at) && !r->verbose)
 		return;
 	oracle_code_text(p->code, insn, text, sizeof(text));
 	printf("FAULT %s\n  at %s+0x%" PRIx64 ", after %s+0x%" PRIx64 ": %s\n", why,
@@ -121,8 +121,8 @@ void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, cons
 	}
 	print_registers(regs);
 	if (before)
-		print_stack(p, "before:", before);
-	print_stack(p, "now:", now);
+		oracle_report_print(p, "before:", before);
+	oracle_report_print(p, "now:", now);
 	fflush(stdout);
 }
 

@@ -41,6 +41,9 @@ void oracle_report_free(struct oracle_report *r);
 void oracle_report_fault(struct oracle_report *r, struct oracle_process *p, const char *why,
 			 const struct oracle_insn *insn, const struct msp_registers *regs,
 			 const struct oracle_stack *before, const struct oracle_stack *now);
+/* Counts a fault. Is it the first of its kind? */
+bool oracle_report_kind(struct oracle_report *r, const char *why, uint64_t at);
+void oracle_report_print(struct oracle_process *p, const char *title, const struct oracle_stack *s);
 void oracle_report_stack(struct oracle_report *r, struct oracle_process *p,
 			 const struct oracle_stack *s);
 int oracle_report_write(struct oracle_report *r, const char *path);
