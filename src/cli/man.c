@@ -168,5 +168,6 @@ void cli_man_verb(FILE *out, enum cli_verb verb)
 		if (cli_options[i].verbs & 1u << verb)
 			option(out, &cli_options[i]);
 	exit_codes(out);
-	fputs(".SH SEE ALSO\n.BR moonspy (1)\n.br\nIts page has the environment and the files.\n", out);
+	fputs(".SH SEE ALSO\n.BR moonspy (1)\n.br\nIts page has the environment and the files.\n",
+	      out);
 }
