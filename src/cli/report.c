@@ -15,7 +15,8 @@
 #include "output/output.h"
 #include "profile/profile.h"
 
-static int read_file(const char *path, struct msp_profile **out)
+/* *partial: the file is damaged, and *out holds what was read before that. */
+static int read_file(const char *path, struct msp_profile **out, bool *partial)
 {
 	char reason[256] = "";
 	FILE *in = strcmp(path, "-") ? fopen(path, "re") : stdin;
@@ -26,25 +27,34 @@ static int read_file(const char *path, struct msp_profile **out)
 			  cli_fmt("ls -l %s", path));
 		return CLI_FAILED;
 	}
-	error = msp_read_msp(in, out, reason, sizeof(reason));
+	error = msp_read_profile(in, out, reason, sizeof(reason));
 	if (in != stdin)
 		fclose(in);
-	if (!error)
+	if (!error) {
+		if (*reason)
+			cli_note("%s: %s: the samples before that are read", path, reason);
 		return 0;
+	}
+	if (*out) {
+		*partial = true;
+		cli_error(cli_fmt("cannot read all of %s", path), reason,
+			  "what was read before that is in the output");
+		return 0;
+	}
 	cli_error(cli_fmt("cannot read %s", path), *reason ? reason : msp_strerror(error),
 		  error == MSP_E_FORMAT ? "record with -o FILE.msp" : "ulimit -a");
 	return CLI_FAILED;
 }
 
-static int read_files(const struct msp_options *options, struct msp_profile **out)
+static int read_files(const struct msp_options *options, struct msp_profile **out, bool *partial)
 {
-	int rc = read_file(options->files[0], out);
+	int rc = read_file(options->files[0], out, partial);
 
 	for (size_t i = 1; !rc && i < options->file_count; i++) {
 		struct msp_profile *next = NULL;
 		int error;
 
-		rc = read_file(options->files[i], &next);
+		rc = read_file(options->files[i], &next, partial);
 		if (rc)
 			return rc;
 		error = msp_profile_merge(*out, next);
@@ -139,14 +149,15 @@ static int filter_pids(const struct msp_options *options, struct msp_profile **p
 	return 0;
 }
 
-/* run.msp becomes run.html, in the current directory. */
+/* run.msp, sysprof.bin become run.html, sysprof.html, in the current directory. */
 static void default_name(char *buf, size_t size, const char *file, const char *ending)
 {
 	const char *slash = strrchr(file, '/');
 	const char *base = slash ? slash + 1 : file;
 	size_t length = strlen(base);
 
-	if (length > 4 && !strcmp(base + length - 4, ".msp"))
+	if (length > 4 &&
+	    (!strcmp(base + length - 4, ".msp") || !strcmp(base + length - 4, ".bin")))
 		length -= 4;
 	if (!strcmp(file, "-"))
 		snprintf(buf, size, "profile%s", ending);
@@ -158,7 +169,8 @@ static int convert(const struct msp_options *options, const struct msp_format *f
 		   struct cli_output *out)
 {
 	struct msp_profile *profile = NULL;
-	int rc = read_files(options, &profile);
+	bool partial = false;
+	int rc = read_files(options, &profile, &partial);
 
 	if (!rc)
 		rc = filter_pids(options, &profile);
@@ -169,7 +181,7 @@ static int convert(const struct msp_options *options, const struct msp_format *f
 	if (!rc && options->stats)
 		cli_profile_stats(profile);
 	msp_profile_free(profile);
-	return rc;
+	return !rc && partial ? CLI_PARTIAL : rc;
 }
 
 int cmd_report(const struct msp_options *options)

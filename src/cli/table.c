@@ -58,13 +58,14 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 		.name = "report",
 		.synopsis = "FILE... [OPTIONS]",
 		.summary = "convert, merge and filter profiles",
-		.text = "Reads profiles that record wrote as msp, adds them up, leaves out what is "
-			"not wanted, and writes the rest in any format.",
+		.text = "Reads profiles that record wrote as msp, and those of Tarantool's sysprof, adds them "
+			"up, leaves out what is not wanted, and writes the rest in any format.",
 		.takes = CLI_TAKES_FILES,
 		.examples = {
 			{"moonspy report run.msp", "run.msp as a page, run.html"},
 			{"moonspy report a.msp b.msp -o both.html", "two profiles as one"},
 			{"moonspy report run.msp --lua -f folded -o -", "only Lua frames, as text"},
+			{"moonspy report sysprof.bin", "what Tarantool's profiler wrote"},
 		},
 	},
 	[CLI_VERB_TRACES] = {

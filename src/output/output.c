@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "output/formats.h"
+#include "output/sysprof_format.h"
 
 static const struct msp_format formats[] = {
 	{"html", {".html", ".htm"}, .write = msp_write_html},
@@ -65,4 +66,14 @@ int msp_format_write(const struct msp_format *format, const struct msp_profile *
 		err = format->write(seen, out);
 	msp_profile_free(seen);
 	return err;
+}
+
+int msp_read_profile(FILE *in, struct msp_profile **out, char *error, size_t error_size)
+{
+	int first = getc(in);
+
+	if (first != EOF)
+		ungetc(first, in);
+	return first == SYSPROF_SYMBOLS_MAGIC[0] ? msp_read_sysprof(in, out, error, error_size)
+						 : msp_read_msp(in, out, error, error_size);
 }

@@ -36,4 +36,14 @@ void msp_quality_text(const struct msp_quality *quality, char *buf, size_t size)
 /* msp files back into a profile; MSP_E_FORMAT with the reason in error[]. Hostile input. */
 int msp_read_msp(FILE *in, struct msp_profile **out, char *error, size_t error_size);
 
+/*
+ * Profiles of Tarantool's sysprof, and of moonspy's in-process profiler. Hostile input. A file that is
+ * cut off is no failure: error[] says where it ends. MSP_E_FORMAT with *out: the samples before the
+ * damage; NULL: there were none.
+ */
+int msp_read_sysprof(FILE *in, struct msp_profile **out, char *error, size_t error_size);
+
+/* Either of them: a file's first byte tells. */
+int msp_read_profile(FILE *in, struct msp_profile **out, char *error, size_t error_size);
+
 #endif
