@@ -5,6 +5,7 @@
 #	make oracle         steps LuaJIT through all workloads, without end
 #	make inprocess      a million stacks unwound in signal handlers, over all workloads; SAMPLES=N
 #	make rounds         a target opened, unwound and closed a million times; ROUNDS=N
+#	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against a LuaJIT built for it
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
@@ -77,6 +78,9 @@ ROUNDS ?= 1000000
 rounds: tests
 	@ROUNDS=$(ROUNDS) LD_LIBRARY_PATH=$(BUILD)/src/library $(BUILD)/tests/library/test-library-robust
 
+abi: tests
+	@tests/library/abi.sh $(BUILD)/src/library/libmoonspy.so record
+
 hosts: tests
 	@python3 tests/e2e/core_hosts.py --rounds 5 $(CURDIR)/$(BUILD)/src/cli/moonspy luajit \
 		$(filter-out %/drive.lua %/plugin.lua %/sysbench.lua %/wrk.lua %/names% %/late.lua, \
@@ -113,4 +117,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds hosts soak test-kernels test-arm64 test-traces test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak test-kernels test-arm64 test-traces test-builds bench install clean check-format

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Raw frames: what the walker puts out. Addresses and identities only; they
- * become names in user space. Freestanding, shared with BPF byte for byte.
+ * become names in user space. Freestanding, shared with BPF byte for byte, and
+ * a part of the library's interface: kinds, states and reasons that come later
+ * come last in their lists.
  */
 #ifndef MSP_UNWIND_FRAME_H
 #define MSP_UNWIND_FRAME_H

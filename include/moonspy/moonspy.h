@@ -120,7 +120,7 @@ struct msp_reader {
 	int (*read)(void *ctx, uint64_t addr, void *buf, size_t size);
 	/*
 	 * The n-th mapping from 0, ascending by address: 0; others: there are no more. name is copied.
-	 * NULL file contents are no failure. Called by each open and refresh.
+	 * Called by msp_target_open_reader() and msp_target_refresh().
 	 */
 	int (*region)(void *ctx, size_t n, struct msp_region *out);
 	/* An fd of a region's file, which is taken over; negative: not to be had. NULL: opens region->name. */
