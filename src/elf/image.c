@@ -270,6 +270,7 @@ void msp_image_close(struct msp_image *image)
 		return;
 	msp_rows_free(image->rows);
 	msp_symbols_free(image->symbols);
+	msp_plt_free(image);
 	msp_image_close(image->debug);
 	for (uint32_t i = 0; i < image->segment_count; i++)
 		free(image->segments[i].bytes);

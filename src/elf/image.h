@@ -26,7 +26,9 @@
 	_(PLT, ".plt") \
 	_(PLT_SEC, ".plt.sec") \
 	_(PLT_GOT, ".plt.got") \
-	_(IPLT, ".iplt")
+	_(IPLT, ".iplt") \
+	_(RELA_PLT, ".rela.plt") \
+	_(RELA_DYN, ".rela.dyn")
 
 enum msp_section_id {
 #define _(id, name) MSP_SECTION_##id,
@@ -96,6 +98,8 @@ struct msp_image {
 	struct msp_rows *rows;
 	struct msp_unwind_table table;
 	struct msp_symbols *symbols;
+	struct msp_plt_name *plt; /* stubs that were asked for */
+	uint32_t plt_count, plt_room;
 };
 
 /* Reads exactly size bytes at a file offset. MSP_E_FORMAT if the file is shorter. */

@@ -345,7 +345,7 @@ static char *display_name(const char *name)
 	return demangled;
 }
 
-int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *out)
+int msp_symbols_at(struct msp_image *image, uint64_t addr, struct msp_symbol *out)
 {
 	struct msp_symbols *symbols;
 	const struct entry *entry;
@@ -380,6 +380,13 @@ int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *
 	return 0;
 }
 
+int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *out)
+{
+	int err = msp_symbols_at(image, addr, out);
+
+	return err == MSP_E_NOT_FOUND ? msp_plt_symbol(image, addr, out) : err;
+}
+
 /* The symbol of a source with that name. */
 static bool find_in_source(const struct source *source, const char *name, Elf64_Sym *sym)
 {
@@ -403,6 +410,19 @@ bool msp_symbols_export(struct msp_image *image, const char *name, bool *any)
 	source = get_source(image, SOURCE_DYNSYM);
 	*any = source->syms.size != 0;
 	return find_in_source(source, name, &sym);
+}
+
+const char *msp_symbols_dynamic(struct msp_image *image, uint64_t number)
+{
+	const struct source *source;
+	Elf64_Sym sym;
+
+	if (prepare(image))
+		return NULL;
+	source = get_source(image, SOURCE_DYNSYM);
+	if (!get_sym(source, number, &sym) || !sym.st_name || sym.st_name >= source->names.size)
+		return NULL;
+	return (const char *)source->names.data + sym.st_name;
 }
 
 int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_symbol *out)

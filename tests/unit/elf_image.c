@@ -498,6 +498,73 @@ static void libc(void **state)
 	msp_image_close(image);
 }
 
+/* Holds the names of all PLT stubs of a file against those that objdump gives them. Returns how many there were. */
+static size_t compare_stubs(const char *path)
+{
+	struct msp_image *image;
+	struct msp_symbol symbol;
+	char command[4096], line[4096], name[4096];
+	unsigned long vaddr;
+	size_t count = 0;
+	int fd = open(path, O_RDONLY);
+	FILE *said;
+
+	snprintf(command, sizeof(command),
+		 "objdump -d -j .plt -j .plt.sec -j .plt.got '%s' 2>/dev/null", path);
+	if (fd < 0 || !(said = popen(command, "r")))
+		return 0;
+	assert_int_equal(msp_image_open_fd(fd, NULL, &image), 0);
+	while (fgets(line, sizeof(line), said)) {
+		if (sscanf(line, "%lx <%4000[^>]>:", &vaddr, name) != 2 || !strstr(name, "@plt") ||
+		    strchr(name, '+') || strstr(name, "-0x"))
+			continue; /* the first entry, and indirect functions, which objdump does not name */
+		assert_int_equal(
+			msp_image_symbol(image, vaddr + 1 - msp_image_min_vaddr(image), &symbol),
+			0);
+		assert_int_equal(symbol.addr, vaddr - msp_image_min_vaddr(image));
+		if (strncmp(name, "_Z", 2))
+			assert_string_equal(symbol.name, name);
+		count++;
+	}
+	pclose(said);
+	msp_image_close(image);
+	return count;
+}
+
+static void plt_stubs(void **state)
+{
+	char *self = realpath("/proc/self/exe", NULL);
+	size_t count = compare_stubs(self) + compare_stubs(LIBC) + compare_stubs("/usr/bin/gdb");
+
+	free(self);
+	print_message("%zu stubs\n", count);
+	if (!count)
+		skip();
+}
+
+/* A relocation whose function is the stub that asks for it. */
+static void plt_of_itself(void **state)
+{
+	static struct test_elf elf;
+	const uint8_t stub[16] = {0xff, 0x25, 0x10}; /* jmp *0x10(%rip) */
+	Elf64_Rela rela = {.r_info = ELF64_R_INFO(0, R_X86_64_IRELATIVE)};
+	struct msp_image *image;
+	struct msp_symbol symbol;
+	Elf64_Shdr *plt, *relocations;
+
+	test_elf_start(&elf, EM_X86_64, 0);
+	plt = test_elf_section(&elf, ".plt", SHT_PROGBITS, stub, sizeof(stub));
+	plt->sh_entsize = sizeof(stub);
+	rela.r_offset = plt->sh_addr + 6 + 0x10;
+	rela.r_addend = (int64_t)plt->sh_addr;
+	relocations = test_elf_section(&elf, ".rela.plt", SHT_RELA, &rela, sizeof(rela));
+	relocations->sh_entsize = sizeof(rela);
+	test_elf_finish(&elf);
+	image = test_elf_open(&elf, NULL);
+	assert_int_equal(msp_image_symbol(image, plt->sh_addr, &symbol), MSP_E_NOT_FOUND);
+	msp_image_close(image);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -507,7 +574,8 @@ int main(void)
 		cmocka_unit_test(symbols),	 cmocka_unit_test(label_ends_with_its_section),
 		cmocka_unit_test(demangle),	 cmocka_unit_test(debug_files),
 		cmocka_unit_test(debugdata),	 cmocka_unit_test(vdso),
-		cmocka_unit_test(libc)};
+		cmocka_unit_test(libc),		 cmocka_unit_test(plt_stubs),
+		cmocka_unit_test(plt_of_itself)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
