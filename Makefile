@@ -44,7 +44,7 @@ all: $(BUILD)/build.ninja
 
 # The tests need more packages than the program: they are part of the build once asked for.
 tests: $(BUILD)/.tests
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) $(TARGETS)
 
 $(BUILD)/.tests: $(BUILD)/build.ninja
 	@meson setup --reconfigure $(BUILD) -Dtests=true >$(BUILD).log || { cat $(BUILD).log; exit 1; }

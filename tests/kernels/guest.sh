@@ -91,7 +91,7 @@ boot() {
 	esac
 	kernel=$1 console=$2
 	shift 2
-	timeout -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${CPU:-max}" -smp 2 -m 1024 \
+	timeout --foreground -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${CPU:-max}" -smp 2 -m 1024 \
 		-display none -monitor none -nic none -no-reboot "$@" -kernel "$kernel" -initrd "$work/initramfs" \
 		-append "console=$console panic=-1 quiet" </dev/null >"$into/qemu" 2>&1 ||
 		fault "qemu ended with $? (124: no end after $GUEST_LIMIT s)"
