@@ -48,6 +48,7 @@ struct msp_cfi_state {
 	const uint8_t *cfa_expr; /* NULL: register + offset */
 	uint32_t cfa_expr_size;
 	bool ra_signed;
+	bool pushed; /* arm64: two words that the PLT has pushed before belong to its frame */
 	uint8_t eh_saved; /* bit per register of those: the function saves it */
 	uint32_t eh_cfa_reg; /* what the CFA was told by when it did */
 	bool unknown; /* something we do not understand: no rule from here on */

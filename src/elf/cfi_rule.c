@@ -235,7 +235,8 @@ static bool kernel_signal_frame(const struct msp_cfi_arch *arch, const struct ms
 /*
  * Only a function that ends with gcc's __builtin_eh_return saves the registers
  * that hand an exception over. It writes where it will go to over its own frame;
- * once the CFA is told by another register, it has restored all others.
+ * once the CFA is told by another register (arm64: the return address is in its register), it has
+ * restored all others.
  */
 static void eh_return(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state,
 		      struct msp_rule *rule)
@@ -243,11 +244,23 @@ static void eh_return(const struct msp_cfi_arch *arch, const struct msp_cfi_stat
 	if (state->eh_saved != (1u << arch->eh_data) - 1)
 		return;
 	rule->flags |= MSP_RULE_THROWS;
-	if (state->cfa_reg == state->eh_cfa_reg)
+	if (state->cfa_reg == state->eh_cfa_reg &&
+	    !(arch->ra_live && rule->saved[MSP_SLOT_RA] == MSP_SAVED_SAME))
 		return;
 	rule->flags ^= MSP_RULE_THROWS | MSP_RULE_LANDS;
 	for (int i = 1; i < arch->slot_count; i++)
 		rule->saved[i] = MSP_SAVED_SAME;
+}
+
+/* The CFA is behind two more words. */
+static void add_pushed(struct msp_rule *rule)
+{
+	if (rule->cfa_kind != MSP_CFA_REG)
+		return;
+	rule->cfa_off += 16;
+	for (int i = 0; i < MSP_SLOT_COUNT; i++)
+		if (rule->saved[i] < MSP_SAVED_UNDEFINED)
+			rule->saved[i] = (int16_t)(rule->saved[i] - 16);
 }
 
 void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state, bool signal,
@@ -272,6 +285,8 @@ void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *s
 	}
 	saved_registers(arch, state, rule);
 	eh_return(arch, state, rule);
+	if (state->pushed)
+		add_pushed(rule);
 	if (state->ra_signed)
 		rule->flags |= MSP_RULE_RA_SIGNED;
 }

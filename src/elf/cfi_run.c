@@ -378,6 +378,19 @@ static int start_cie(struct machine *m)
 	return 0;
 }
 
+/*
+ * glibc's lazy binder (sysdeps/aarch64/dl-trampoline.S): the PLT has pushed the return address, and
+ * the CFI says that it is above the CFA, where nothing of a frame is. The CFA is meant without it.
+ */
+static bool has_pushed(const struct msp_cfi_arch *arch, const struct msp_cfi_fde *fde)
+{
+	static const uint8_t ra_above[] = {DW_CFA_offset_extended_sf, 30,
+					   0x7f}; /* r30 at CFA + 8 */
+
+	return arch->arch == MSP_ARCH_ARM64 &&
+	       memmem(fde->program, fde->program_size, ra_above, sizeof(ra_above)) != NULL;
+}
+
 int msp_cfi_run(const struct msp_cfi_arch *arch, struct msp_cfi_cie *cie,
 		const struct msp_cfi_fde *fde, uint32_t from, struct msp_rows *rows)
 {
@@ -390,6 +403,7 @@ int msp_cfi_run(const struct msp_cfi_arch *arch, struct msp_cfi_cie *cie,
 		start_cie(&m);
 	m.rows = rows;
 	m.state = cie->initial;
+	m.state.pushed = has_pushed(arch, fde);
 	m.depth = 0;
 	m.at = fde->program;
 	m.end = fde->program + fde->program_size;

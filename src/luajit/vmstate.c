@@ -19,6 +19,9 @@ static int64_t link_disp(const struct msp_lj_layout *y)
 
 bool msp_vm_loads_link(const struct msp_lj_layout *y, const struct msp_insn *insn)
 {
+	/* arm64 loads function and link in one. */
+	if (insn->op == MSP_OP_MOV && insn->second == y->reg_pc)
+		return is_mem(&insn->operand[1], y->reg_base, 2 * link_disp(y));
 	return insn->op == MSP_OP_MOV && is_reg(&insn->operand[0], y->reg_pc) &&
 	       is_mem(&insn->operand[1], y->reg_base, link_disp(y));
 }
@@ -349,14 +352,32 @@ static bool complete(const struct state *st)
 	return st->pc <= PC_LINK && !st->over && !st->link_gone && !st->passed && !st->result;
 }
 
+/* A frame that is left, and still has its link. */
+static bool is_left(const struct state *st)
+{
+	return !st->link_gone && ((st->pc >= PC_LINK && st->pc <= PC_LINK_SUB) || st->passed);
+}
+
 /*
  * PC from two ways. What is a link on one and none on the other is of no
  * meaning as long as the frame is complete; else the state is not known.
  */
-static uint8_t join_pc(struct state *to, const struct state *from)
+static uint8_t join_pc(const struct msp_vm_states *s, struct state *to, const struct state *from)
 {
+	bool arm64 = s->flow->abi->arch == MSP_ARCH_ARM64;
+
 	if (to->pc == from->pc)
 		return to->pc;
+	/* The link itself and changed: it is in its place, too. */
+	if (arm64 && is_left(to) && is_left(from)) {
+		to->passed = true;
+		return PC_OWN;
+	}
+	/* A result that a C function has put over the function, or not, having failed. */
+	if (arm64 && to->result != from->result && !to->link_gone && !from->link_gone) {
+		to->result = to->over = false;
+		return PC_OWN;
+	}
 	if (to->pc < PC_LINK && from->pc < PC_LINK)
 		return to->pc == PC_CONT || from->pc == PC_CONT ? PC_CONT : PC_NEXT;
 	if (complete(to) && complete(from))
@@ -365,7 +386,7 @@ static uint8_t join_pc(struct state *to, const struct state *from)
 	return PC_OWN;
 }
 
-static bool join(struct state *to, const struct state *from)
+static bool join(const struct msp_vm_states *s, struct state *to, const struct state *from)
 {
 	struct state old = *to;
 
@@ -375,7 +396,7 @@ static bool join(struct state *to, const struct state *from)
 		return true;
 	}
 	to->base = join_base(to, from);
-	to->pc = join_pc(to, from);
+	to->pc = join_pc(s, to, from);
 	to->stored &= from->stored;
 	if (to->built != from->built)
 		to->built = MSP_REG_NONE;
@@ -393,7 +414,7 @@ static bool join(struct state *to, const struct state *from)
 
 static void spread(struct msp_vm_states *s, int32_t to, const struct state *from, uint32_t *queued)
 {
-	if (!join(&s->at[to], from) || s->queued[to])
+	if (!join(s, &s->at[to], from) || s->queued[to])
 		return;
 	s->queued[to] = true;
 	s->queue[(*queued)++] = to;
@@ -530,7 +551,9 @@ uint8_t msp_vm_state_at(const struct msp_vm_states *s, int32_t i)
 	if (st.base == BASE_REG && st.pc <= PC_NEXT && s->next[i] == NEXT_STORE)
 		return bits | MSP_LEAF_CALL | MSP_LEAF_BASE_REG;
 	/* The row of a call is also that of the time while the callee runs. */
-	if (s->flow->build->insn[i].op == MSP_OP_CALL && !arm64)
+	if (s->flow->build->insn[i].op == MSP_OP_CALL && arm64)
+		msp_vm_call_arm64(s, i, &st);
+	else if (s->flow->build->insn[i].op == MSP_OP_CALL)
 		call(s, i, &st);
 	if (st.base == BASE_UNKNOWN)
 		st.base = BASE_REG;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What instructions of the arm64 interpreter do to BASE and PC. Both are callee-saved, so calls leave
+ * What instructions of the arm64 interpreter do to BASE and PC. Both are callee-saved: C code leaves
  * them alone. A call moves BASE in two steps, with its old value in RB, and checks the function then;
  * a return adds up results with BASE itself as the pointer, and its old value, 16 lower, in CARG3.
  */
@@ -64,7 +64,9 @@ static void write_base(const struct msp_vm_states *s, int32_t i, struct state *s
 	const struct msp_operand *from = &insn->operand[1];
 	uint8_t pc = st->pc;
 
-	if (insn->op == MSP_OP_MOV && is_L_base(s, from)) {
+	if (insn->second == s->y->reg_base) {
+		msp_vm_lose_base(st);
+	} else if (insn->op == MSP_OP_MOV && is_L_base(s, from)) {
 		if (st->base != BASE_STORED && !st->stored)
 			msp_vm_new_base(st, BASE_REG);
 		st->base = BASE_REG;
@@ -100,7 +102,8 @@ static void write_pc(const struct msp_vm_states *s, int32_t i, struct state *st)
 	const struct msp_operand *from = &insn->operand[1], *imm = &insn->operand[2];
 	bool was_link = st->pc >= PC_LINK;
 
-	if (msp_vm_loads_link(s->y, insn) && st->base == BASE_REG) {
+	if (msp_vm_loads_link(s->y, insn) && (st->base == BASE_REG || st->base == BASE_STORED)) {
+		st->base = BASE_REG;
 		st->pc = PC_LINK;
 		st->passed = false;
 		st->over |= st->result;
@@ -165,6 +168,62 @@ static void store(const struct msp_vm_states *s, int32_t i, struct state *st)
 		st->over = true;
 }
 
+/* The address of the function's slot is handed to a C function, for a result. */
+#define MAX_ARGUMENTS 4
+static bool takes_result(const struct msp_vm_states *s, int32_t i)
+{
+	const struct msp_insn *insn = s->flow->build->insn;
+
+	for (int32_t k = i + 1; k <= i + MAX_ARGUMENTS && (uint32_t)k < s->count; k++) {
+		if (is_call(&insn[k]))
+			return true;
+		if (!msp_insn_falls_through(&insn[k]))
+			break;
+	}
+	return false;
+}
+
+/* C code may move the Lua stack: then only L->base goes along. */
+void msp_vm_call_arm64(const struct msp_vm_states *s, int32_t i, struct state *st)
+{
+	const struct msp_insn *insn = &s->flow->build->insn[i];
+
+	st->copy_1 = st->copy_2 = false;
+	if (st->base == BASE_COPY_1 || st->base == BASE_COPY_2)
+		st->base = BASE_UNKNOWN;
+	if (st->base == BASE_REG && st->stored &&
+	    (!insn->has_target || !msp_lj_in_block(s->flow->build, insn->target)))
+		st->base = BASE_STORED;
+}
+
+/* Is BASE loaded anew before it is used? Else the C function did not move the stack. */
+#define MAX_BEHIND 16
+static bool reloads(const struct msp_vm_states *s, int32_t i)
+{
+	for (int n = 0; n < MAX_BEHIND; n++) {
+		const struct msp_insn *insn;
+
+		i++;
+		if (i < 0 || (uint32_t)i >= s->count)
+			break;
+		insn = &s->flow->build->insn[i];
+		if (writes(insn, s->y->reg_base))
+			return insn->op == MSP_OP_MOV && is_L_base(s, &insn->operand[1]);
+		for (unsigned int k = 0; k < insn->operand_count; k++) {
+			const struct msp_operand *o = &insn->operand[k];
+
+			if (is_reg(o, s->y->reg_base) ||
+			    (o->kind == MSP_OPND_MEM && o->base == s->y->reg_base))
+				return false;
+		}
+		if (insn->op == MSP_OP_JMP && insn->has_target)
+			i = msp_lj_insn_at(s->flow->build, insn->target) - 1;
+		else if (!msp_insn_falls_through(insn))
+			break;
+	}
+	return false;
+}
+
 void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st)
 {
 	const struct msp_insn *insn = &s->flow->build->insn[i];
@@ -176,15 +235,23 @@ void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st
 		      insn->operand[2].value == FRAME_SLOTS;
 
 	if (msp_vm_is_reset(s->flow, insn)) {
-		msp_vm_new_base(st, BASE_STORED);
+		bool loaded = st->base == BASE_REG && st->stored; /* before, out of a trace */
+
+		msp_vm_new_base(st, loaded ? BASE_REG : BASE_STORED);
+		st->stored = true;
 		st->pc = PC_OWN;
 		return;
+	}
+	if (lowers && takes_result(s, i)) {
+		st->result = true;
+		st->over |= st->pc == PC_LINK;
 	}
 	store(s, i, st);
 	if (is_call(insn)) {
 		st->copy_1 = st->copy_2 = false;
-		if (st->base == BASE_COPY_1 || st->base == BASE_COPY_2)
-			st->base = BASE_UNKNOWN;
+		msp_vm_call_arm64(s, i, st);
+		if (st->base == BASE_STORED && st->stored && !reloads(s, i))
+			st->base = BASE_REG;
 		return;
 	}
 	if (writes(insn, COPY_1))

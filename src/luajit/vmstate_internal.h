@@ -56,6 +56,8 @@ struct msp_vm_states {
 /* x86-64: vmstate.c; arm64: vmstate_arm64.c. */
 enum next msp_vm_next_arm64(const struct msp_vm_states *s, int32_t i);
 void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st);
+/* The state while what is called runs. */
+void msp_vm_call_arm64(const struct msp_vm_states *s, int32_t i, struct state *st);
 
 bool msp_vm_loads_link(const struct msp_lj_layout *y, const struct msp_insn *insn);
 bool msp_vm_stores_link(const struct msp_lj_layout *y, const struct msp_insn *insn);

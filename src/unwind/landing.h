@@ -15,8 +15,8 @@
 #ifndef MSP_UNWIND_LANDING_H
 #define MSP_UNWIND_LANDING_H
 
-/* Words of the unwinder's frame that are looked at, in pieces. */
-#define MSP_LANDING_WORDS 192
+/* Words of the unwinder's frame that are looked at, in pieces: arm64 has more registers. */
+#define MSP_LANDING_WORDS (host_arch(w) == MSP_ARCH_X86_64 ? 192 : 480)
 #define MSP_LANDING_PIECE 16
 
 static MSP_INLINE int vm_contains(const struct msp_lj_layout *y, uint64_t base, uint64_t pc)
@@ -33,7 +33,7 @@ static MSP_INLINE int lua_lands(const struct msp_walk *w, const struct msp_lj_la
 	return vm_contains(y, w->map.base, pc) & (cf - sp < 1 << 20) & !(cf & 15);
 }
 
-/* Looks at the two words at n. */
+/* Looks at the two words at n. A frame pointer and the return address beside it are no landing. */
 MSP_SUB_N(lua_landing_at)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->image_layout);
@@ -44,7 +44,7 @@ MSP_SUB_N(lua_landing_at)
 	if (host_read(w, word, 16, n))
 		return MSP_ERR_STACK_READ;
 	if (!lua_lands(w, y, word[0], word[1]) ||
-		(w->found && word[0] == w->cand_base && word[1] == w->cand_pc))
+		(w->found && word[0] == w->cand_base && word[1] == w->cand_pc) || n + 8 == w->thrown_ra)
 		return MSP_ERR_NONE;
 	w->cand_base = word[0];
 	w->cand_pc = word[1];

@@ -279,6 +279,7 @@ MSP_SUB(native_unwind)
 	err = native_cfa(w);
 	if (!err && w->cfa < old_sp)
 		err = MSP_ERR_NO_PROGRESS;
+	w->thrown_ra = w->cfa + (int64_t)w->rule.saved[MSP_SLOT_RA];
 	if (!err)
 		err = native_restore(w);
 	if (err)

@@ -115,7 +115,7 @@ static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_l
 		w->trace_ident = 1;
 }
 
-/* How far before a place in compiled code the start of its trace is looked for, or behind it the end. */
+/* How far before a place in compiled code the start of its trace is looked for. */
 #define MSP_TRACE_HEAD_PIECES 17
 #define MSP_TRACE_HEAD_PIECE 240
 
@@ -149,9 +149,13 @@ MSP_SUB(lua_stored_number)
 	return number;
 }
 
+#define MSP_EXITS_PIECE 128 /* aligned, so that no read goes over the end of a page */
+#define MSP_EXITS_PIECES 32
+
 /*
  * arm64: behind its code a trace has its exits (lj_asm_arm64.h), which name it:
- * str lr, [sp]; bl to the handler, or ldr lr and blr; movz w0, number.
+ * str lr, [sp]; bl to the handler, or ldr lr and blr; movz w0, number. The
+ * first ones from w->look on, from word n of w->buf, which is at w->cand_base.
  */
 MSP_SUB_N(lua_exits_in)
 {
@@ -160,7 +164,7 @@ MSP_SUB_N(lua_exits_in)
 
 	for (uint32_t i = 0; i < MSP_STORE_PIECE; i++) {
 		at = ((uint32_t)n + i) & 63;
-		if (word[at] != 0xf90003fe || at > 60)
+		if (word[at] != 0xf90003fe || at > MSP_EXITS_PIECE / 4 || w->cand_base + at * 4 < w->look)
 			continue;
 		movz = word[word[at + 1] >> 26 == 0x25 ? at + 2 : at + 3];
 		if ((movz & 0xffe0001f) == 0x52800000)
@@ -169,12 +173,16 @@ MSP_SUB_N(lua_exits_in)
 	return 0;
 }
 
-/* The first exits in the code at w->buf. */
-MSP_SUB(lua_exits_number)
+/* The number in the piece at n, with the last words of the one before it. */
+MSP_SUB_N(lua_exits_number)
 {
 	uint32_t number = 0;
 
-	for (int at = 0; at < 64 && !number; at += MSP_STORE_PIECE)
+	__builtin_memcpy(w->buf, w->buf + MSP_EXITS_PIECE, 16);
+	if (host_read(w, w->buf + 16, MSP_EXITS_PIECE, n))
+		return -1;
+	w->cand_base = n - 16;
+	for (int at = 0; at < 48 && !number; at += MSP_STORE_PIECE)
 		number = MSP_CALL_N(w, lua_exits_in, at);
 	return number;
 }
@@ -182,16 +190,14 @@ MSP_SUB(lua_exits_number)
 /* From w->look forwards. */
 static MSP_INLINE uint32_t lua_number_from_exits(struct msp_walk *w)
 {
-	uint64_t at = w->look & ~3ull;
-	uint32_t number;
+	uint64_t at = w->look & ~(MSP_EXITS_PIECE - 1ull);
+	int number;
 
-	for (int i = 0; i < MSP_TRACE_HEAD_PIECES; i++) {
-		if (host_read(w, w->buf, 256, at))
-			return 0;
-		number = MSP_CALL(w, lua_exits_number);
+	for (int i = 0; i < MSP_EXITS_PIECES; i++) {
+		number = MSP_CALL_N(w, lua_exits_number, at);
 		if (number)
-			return number;
-		at += MSP_TRACE_HEAD_PIECE;
+			return number > 0 ? number : 0;
+		at += MSP_EXITS_PIECE;
 	}
 	return 0;
 }

@@ -60,6 +60,7 @@ struct msp_walk {
 	uint32_t image_layout; /* layout of map's image, 0: no LuaJIT in it */
 	uint32_t thrown;       /* MSP_RULE_THROWS, MSP_RULE_LANDS of the frame before */
 	uint64_t thrown_sp;    /* its stack pointer */
+	uint64_t thrown_ra;    /* where it has its return address */
 	uint32_t found;
 	uint32_t kept_count;
 	uint64_t kept[MSP_KEPT_FRAMES][MSP_KEPT_REGS]; /* preserved registers; in MSP_SLOT_RA, a result */
