@@ -7,7 +7,7 @@
 #	make rounds         a target opened, unwound and closed a million times; ROUNDS=N
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
-#	make test-traces    frames inside of compiled code, against a LuaJIT built for it
+#	make test-traces    frames inside of compiled code, against LuaJITs built for it
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-arm64     built for arm64, and the same on Debian's arm64 kernels, emulated
@@ -97,7 +97,8 @@ test-arm64:
 	@ARCH=arm64 tests/kernels/run.sh $(SUITES); rc=$$?; tests/kernels/oracle.sh $(SUITES) && exit $$rc
 
 test-traces: tests
-	@TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS)
+	@for suite in $(or $(SUITES),bookworm bullseye); do echo "$$suite:"; SUITE=$$suite \
+		TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS) || exit; done
 
 test-builds: tests
 	@python3 tests/builds/matrix.py --build $(BUILD) $(BUILDS)

@@ -11,14 +11,13 @@
 
 #define ARITHMETIC (MSP_DOES_ADD | MSP_DOES_SUB | MSP_DOES_MUL)
 #define SLOTS 256
-#define MAX_CODE (64u << 10)
 #define LEFT_OUT 3	     /* what it costs to have no code for a step that should have some */
 #define MAX_CELLS (4u << 20) /* of one table: instructions by steps */
 
 struct align {
 	struct msp_trace_reader *r;
 	const struct msp_trace_path *path;
-	struct msp_trace_ins *ins;
+	const struct msp_trace_ins *ins;
 	uint32_t count;
 	uint32_t *step;	     /* of each instruction; MSP_PATH_NONE: not known */
 	uint32_t begin, end; /* the steps being matched */
@@ -226,8 +225,8 @@ static void match_snap(struct align *a, uint32_t i)
 	const struct msp_trace_path *path = a->path;
 	const struct msp_trace_image *image = a->r->image;
 	bool last = i + 1 == image->snap_count;
-	uint32_t from = i ? ins_from(a, image->snap[i].code) : 0,
-		 to = last ? a->count : ins_from(a, image->snap[i + 1].code);
+	uint32_t from = i ? ins_from(a, image->snap[i].begin) : 0,
+		 to = last ? a->count : ins_from(a, image->snap[i + 1].begin);
 	uint32_t first = path->snap[i], end = last ? path->steps - 1 : path->snap[i + 1];
 	uint32_t loop = image->mcloop ? ins_from(a, image->mcloop) : a->count;
 
@@ -351,20 +350,9 @@ static uint64_t key_of(const struct align *a, const struct msp_path_step *step)
 
 static void align(struct align *a)
 {
-	struct msp_trace_image *image = a->r->image;
-	uint64_t mcode = msp_hdr_ref(a->r->header, a->r->layout->T_mcode, 1);
-	uint8_t *code = malloc(image->szmcode);
-	int n = -1;
-
-	a->ins = malloc(image->szmcode * sizeof(*a->ins));
-	a->step = malloc(image->szmcode * sizeof(*a->step));
+	a->step = malloc(a->count * sizeof(*a->step));
 	a->key = malloc((a->path->steps + 1) * sizeof(*a->key));
-	if (code && a->ins && a->step && a->key &&
-	    !msp_read(a->r->mem, mcode, code, image->szmcode))
-		n = msp_trace_code_read(a->r->layout->arch, code, image->szmcode, mcode, a->ins,
-					image->szmcode);
-	if (n > 0) {
-		a->count = n;
+	if (a->step && a->key) {
 		memset(a->step, 0xff, a->count * sizeof(*a->step));
 		find_uses(a);
 		for (uint32_t i = 0; i < a->path->steps; i++)
@@ -373,18 +361,16 @@ static void align(struct align *a)
 			match_snap(a, i);
 		keep(a);
 	}
-	free(code);
-	free(a->ins);
 	free(a->step);
 	free(a->key);
 }
 
 void msp_trace_align(struct msp_trace_reader *r)
 {
-	struct align a = {.r = r};
+	struct align a = {.r = r, .ins = r->ins, .count = r->ins_count};
 	struct msp_trace_path *path;
 
-	if (!r->image->szmcode || r->image->szmcode > MAX_CODE || !r->set)
+	if (!r->ins_count || !r->set || !r->image->placed)
 		return;
 	path = msp_trace_path_find(r);
 	a.path = path;

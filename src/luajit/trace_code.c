@@ -118,6 +118,15 @@ static uint64_t constant(const cs_insn *insn)
 	return 0;
 }
 
+static uint64_t jump_of(const cs_insn *insn, csh handle)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	if (!cs_insn_group(handle, insn, X86_GRP_JUMP) || x86->operands[0].type != X86_OP_IMM)
+		return 0;
+	return (uint64_t)x86->operands[0].imm;
+}
+
 /* Types are negative numbers above the 47 bits of an address (lj_obj.h). */
 static bool is_type(const cs_insn *insn, uint32_t does)
 {
@@ -186,7 +195,8 @@ int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t
 	while (insn && n < room && cs_disasm_iter(handle, &code, &size, &at, insn)) {
 		out[n] = (struct msp_trace_ins){.code = insn->address - addr,
 						.does = x64_does(insn, handle),
-						.imm = constant(insn)};
+						.imm = constant(insn),
+						.jump = jump_of(insn, handle)};
 		if (base && reads_slot(insn, &out[n].slot)) {
 			out[n].does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
 			out[n].does |= MSP_DOES_SLOT;

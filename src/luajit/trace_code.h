@@ -40,6 +40,7 @@ struct msp_trace_ins {
 	uint32_t code; /* its offset */
 	uint32_t does; /* of enum msp_trace_does; 0: nothing that tells */
 	uint64_t imm;  /* a constant in it that may be an object's address; 0: none */
+	uint64_t jump; /* where it jumps to, always or not; 0: it does not */
 	int32_t slot;  /* SLOT: which one, from the trace's base */
 };
 

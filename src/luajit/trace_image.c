@@ -14,6 +14,7 @@
 
 #define MAX_SNAPS 4096
 #define MAX_MAP (1u << 20)
+#define MAX_CODE (64u << 10)
 
 static int read_header(const struct msp_lj_layout *y, const struct msp_memory *mem, uint64_t at,
 		       uint8_t *header)
@@ -28,13 +29,13 @@ static int check_header(struct msp_trace_reader *r)
 {
 	const struct msp_lj_layout *y = r->layout;
 	uint32_t nsnap = msp_hdr_u16(r->header, y->T_nsnap);
-	uint32_t nmap = msp_hdr_u32(r->header, y->T_nsnapmap);
+	uint32_t nmap = msp_trace_map_entries(r->header, y);
 	uint64_t snap = msp_hdr_ref(r->header, y->T_snap, 1);
 
 	r->nk = msp_hdr_u32(r->header, y->T_nk);
 	r->nins = msp_hdr_u32(r->header, y->T_nins);
 	if (!r->nk || r->nk > MSP_REF_BIAS || r->nins <= MSP_REF_BIAS || r->nins > 0x10000 ||
-	    !nsnap || nsnap > MAX_SNAPS || nmap > MAX_MAP || y->snap_size < 12 || y->snap_size > 16)
+	    !nsnap || nsnap > MAX_SNAPS || nmap > MAX_MAP || y->snap_size < 8 || y->snap_size > 16)
 		return MSP_E_GONE;
 	r->ir_size = (size_t)(r->nins - r->nk) * MSP_IR_SIZE;
 	r->snaps_size = (size_t)nsnap * (uint32_t)y->snap_size;
@@ -63,6 +64,35 @@ static uint64_t hash_of(const struct msp_trace_reader *r, uint64_t at, const uin
 	return hash;
 }
 
+/* The whole of the identity, where it does not depend on the place. */
+static uint64_t hash_map(const struct msp_trace_reader *r, uint64_t hash)
+{
+	uint32_t entries = msp_trace_map_entries(r->header, r->layout), words = entries / 2, at;
+	const uint8_t *map = r->data + r->ir_size + r->snaps_size + (entries & 1) * MSP_SNAP_ENTRY;
+
+	for (uint32_t i = 0; i < MSP_TRACE_MAP_PIECES; i++) {
+		at = msp_trace_map_piece(words, i);
+		for (uint32_t n = 0; n < MSP_TRACE_PIECE && at + n < words; n++)
+			hash = msp_ident_mix(hash, msp_get64(map + (size_t)(at + n) * 8));
+	}
+	return hash;
+}
+
+static void read_code(struct msp_trace_reader *r)
+{
+	uint32_t size = r->image->szmcode;
+	int n = -1;
+
+	r->mcode = msp_hdr_ref(r->header, r->layout->T_mcode, 1);
+	if (!size || size > MAX_CODE)
+		return;
+	r->code = malloc(size);
+	r->ins = malloc(size * sizeof(*r->ins));
+	if (r->code && r->ins && !msp_read(r->mem, r->mcode, r->code, size))
+		n = msp_trace_code_read(r->layout->arch, r->code, size, r->mcode, r->ins, size);
+	r->ins_count = n > 0 ? n : 0;
+}
+
 static int read_data(struct msp_trace_reader *r)
 {
 	size_t size = r->ir_size + r->snaps_size + r->map_size;
@@ -82,7 +112,7 @@ static int still_there(const struct msp_trace_reader *r, uint64_t at)
 	if (read_header(r->layout, r->mem, at, header) ||
 	    msp_read(r->mem, r->block, ir, hashed_size(r)))
 		return MSP_E_GONE;
-	return hash_of(r, at, header, ir) == r->image->hash ? 0 : MSP_E_GONE;
+	return hash_of(r, at, header, ir) == r->hash ? 0 : MSP_E_GONE;
 }
 
 static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_raw_frame *vm)
@@ -99,7 +129,9 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 		return err;
 	image->at = at;
 	image->number = msp_hdr_u16(r->header, y->T_traceno);
-	image->hash = hash_of(r, at, r->header, r->data);
+	r->hash = hash_of(r, at, r->header, r->data);
+	image->by_offset = y->snap_mcofs >= 0;
+	image->hash = image->by_offset ? r->hash : hash_map(r, r->hash);
 	image->szmcode = msp_hdr_u32(r->header, y->T_szmcode);
 	image->mcloop = msp_hdr_u32(r->header, y->T_mcloop);
 	image->linktype = msp_hdr_u8(r->header, y->T_linktype);
@@ -107,8 +139,12 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 	err = msp_trace_read_snaps(r);
 	if (!err && vm && !msp_trace_image_is(image, vm))
 		err = MSP_E_GONE;
-	if (!err && vm)
+	if (!err && vm) {
+		read_code(r);
+		if (!image->by_offset)
+			msp_trace_place_snaps(r);
 		msp_trace_align(r);
+	}
 	if (!err)
 		err = still_there(r, at);
 	image->size = sizeof(*image) + image->snap_count * sizeof(*image->snap) +
@@ -117,7 +153,8 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 }
 
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
-			 uint64_t at, const struct msp_raw_frame *vm, struct msp_trace_image **out)
+			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
+			 struct msp_trace_image **out)
 {
 	struct msp_trace_reader *r = calloc(1, sizeof(*r));
 	int err = MSP_E_NOMEM;
@@ -127,6 +164,7 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 		return err;
 	r->layout = layout;
 	r->mem = mem;
+	r->g = g;
 	r->set = msp_bc_set_find(layout);
 	r->image = calloc(1, sizeof(*r->image));
 	if (r->image)
@@ -138,6 +176,8 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 	for (uint32_t i = 0; i < r->proto_count; i++)
 		free(r->proto[i].ins);
 	free(r->data);
+	free(r->code);
+	free(r->ins);
 	free(r);
 	return err;
 }
@@ -152,7 +192,20 @@ void msp_trace_image_free(struct msp_trace_image *image)
 	free(image);
 }
 
-uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset)
+uint64_t msp_trace_find(const struct msp_lj_layout *y, const struct msp_memory *mem, uint64_t g,
+			uint32_t number)
+{
+	uint64_t J = g + (int64_t)y->g_to_J, table = 0, at = 0;
+	uint32_t size = 0;
+
+	if (msp_read(mem, J + (int64_t)y->J_sizetrace, &size, 4) || number >= size ||
+	    msp_read(mem, J + (int64_t)y->J_trace, &table, 8) ||
+	    msp_read(mem, table + (uint64_t)number * (y->gc64 ? 8 : 4), &at, y->gc64 ? 8 : 4))
+		return 0;
+	return at;
+}
+
+uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset, uint32_t *first)
 {
 	uint32_t lo = 0, hi = image->snap_count, mid;
 
@@ -163,16 +216,22 @@ uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset
 		else
 			hi = mid;
 	}
+	*first = lo;
+	while (*first && image->snap[*first - 1].end > offset)
+		--*first;
 	return lo;
 }
 
 uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t offset)
 {
-	uint32_t at = msp_trace_interval(image, offset);
-	uint64_t hash = msp_ident_mix(image->hash, image->snap[at].pc);
+	uint32_t first, at = msp_trace_interval(image, offset, &first);
+	uint64_t hash = image->hash;
 
-	if (at + 1 < image->snap_count)
-		hash = msp_ident_mix(hash, image->snap[at + 1].pc);
+	if (image->by_offset) {
+		hash = msp_ident_mix(hash, image->snap[at].pc);
+		if (at + 1 < image->snap_count)
+			hash = msp_ident_mix(hash, image->snap[at + 1].pc);
+	}
 	return hash ? hash : 1;
 }
 

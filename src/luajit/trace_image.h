@@ -22,9 +22,14 @@ struct msp_trace_node {
 };
 
 struct msp_trace_snap {
-	uint64_t pc;	/* the word behind the entries, as it is */
-	uint32_t code;	/* offset of its first instruction in the machine code */
-	uint32_t guarded; /* position of the condition that it is for, else that of its innermost frame */
+	uint64_t pc; /* the word behind the entries, as it is */
+	/*
+	 * The machine code between these offsets can be its own, and is likely to be from begin on.
+	 * Where snapshots say it, begin is code, and end the next one's.
+	 */
+	uint32_t code, begin, end;
+	uint32_t
+		guarded; /* position of the condition that it is for, else that of its innermost frame */
 	uint16_t leaf;	/* node of its innermost frame, 0: not known */
 	bool tail_call; /* the function at the trace's base was replaced */
 	bool perhaps;	/* it may have been: without GC64 that is not told */
@@ -40,7 +45,9 @@ struct msp_trace_image {
 	struct msp_trace_image *next;
 	uint32_t number;
 	uint64_t at;
-	uint64_t hash; /* of header and IR: the first two parts of the identity */
+	uint64_t hash;	/* the identity but for what depends on the offset */
+	bool by_offset, /* the identity depends on the offset */
+		placed; /* it is known which code belongs to which snapshot */
 	uint32_t szmcode, mcloop;
 	uint8_t linktype;
 	uint16_t snap_count;
@@ -58,13 +65,17 @@ struct msp_trace_image {
  * meanwhile; MSP_E_NOMEM.
  */
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
-			 uint64_t at, const struct msp_raw_frame *vm, struct msp_trace_image **out);
+			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
+			 struct msp_trace_image **out);
+/* The object that has a number in the VM g now; 0: none. */
+uint64_t msp_trace_find(const struct msp_lj_layout *layout, const struct msp_memory *mem,
+			uint64_t g, uint32_t number);
 /* Is it the trace that the sample was in? */
 bool msp_trace_image_is(const struct msp_trace_image *image, const struct msp_raw_frame *vm);
 void msp_trace_image_free(struct msp_trace_image *image);
 
-/* Index of the snapshot that code at an offset belongs to. */
-uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset);
+/* Index of the last snapshot that code at an offset can belong to, and of the first. */
+uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset, uint32_t *first);
 /* Its identity for a sample at that offset, as the walker computes it. */
 uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t offset);
 

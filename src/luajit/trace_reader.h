@@ -5,6 +5,7 @@
 
 #include "elf/bytes.h"
 #include "luajit/bytecode.h"
+#include "luajit/trace_code.h"
 #include "luajit/trace_image.h"
 #include "unwind/ident.h"
 
@@ -21,12 +22,18 @@ struct msp_trace_proto {
 struct msp_trace_reader {
 	const struct msp_lj_layout *layout;
 	const struct msp_memory *mem;
+	uint64_t g;
 	const struct msp_bc_set *set; /* NULL: opcodes are not known */
 	_Alignas(8) uint8_t header[MSP_TRACE_HEADER_MAX];
+	uint64_t hash;	/* of header and constants */
 	uint64_t block; /* address of IR, snapshots and map */
 	uint8_t *data;	/* them */
 	size_t ir_size, snaps_size, map_size;
 	uint32_t nk, nins;
+	uint64_t mcode;
+	uint8_t *code; /* the machine code, NULL: not read, or too much */
+	struct msp_trace_ins *ins;
+	uint32_t ins_count;
 	struct msp_trace_proto proto[MSP_TRACE_PROTOS];
 	uint32_t proto_count;
 	struct msp_trace_image *image;
@@ -60,6 +67,11 @@ uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p
 int msp_trace_read_snaps(struct msp_trace_reader *r);
 /* The image's node with that content. 0: no room. */
 uint16_t msp_trace_add_node(struct msp_trace_reader *r, const struct msp_trace_node *node);
+
+/* ---- Code of snapshots (trace_guards.c) ---- */
+
+/* Where snapshots do not say which code is theirs: narrows code and end of each, which are of all of it. */
+void msp_trace_place_snaps(struct msp_trace_reader *r);
 
 /* ---- Estimates (trace_align.c) ---- */
 

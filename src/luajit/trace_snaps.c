@@ -196,7 +196,9 @@ static int read_snap(struct msp_trace_reader *r, uint32_t i)
 	const uint8_t *s = r->data + r->ir_size + (size_t)i * (uint32_t)y->snap_size;
 	const uint8_t *map = r->data + r->ir_size + r->snaps_size;
 	struct msp_trace_snap *out = &r->image->snap[i];
-	uint32_t ofs = msp_get32(s + y->snap_mapofs), n = s[y->snap_nent];
+	uint32_t ofs = y->snap_size == 8 ? msp_get16(s + y->snap_mapofs)
+					 : msp_get32(s + y->snap_mapofs),
+		 n = s[y->snap_nent];
 	size_t word = y->gc64 ? 8 : 4, end = ((uint64_t)ofs + n) * MSP_SNAP_ENTRY;
 	struct frames frames;
 	struct msp_trace_proto *p;
@@ -204,7 +206,12 @@ static int read_snap(struct msp_trace_reader *r, uint32_t i)
 
 	if (end + word > r->map_size)
 		return MSP_E_GONE;
-	out->code = msp_get16(s + y->snap_mcofs) * (y->arch == MSP_ARCH_ARM64 ? 4 : 1);
+	out->end = r->image->szmcode;
+	if (y->snap_mcofs >= 0)
+		out->code = out->begin =
+			msp_get16(s + y->snap_mcofs) * (y->arch == MSP_ARCH_ARM64 ? 4 : 1);
+	if (y->snap_mcofs >= 0 && i)
+		r->image->snap[i - 1].end = out->code;
 	out->pc = y->gc64 ? msp_get64(map + end) : msp_get32(map + end);
 	map += (size_t)ofs * MSP_SNAP_ENTRY;
 	fits = y->gc64 ? y->fr2 && snap_frames(r, map, n, out->pc, &frames, &out->tail_call)
@@ -232,6 +239,7 @@ int msp_trace_read_snaps(struct msp_trace_reader *r)
 	if (!image->snap || !image->node)
 		return MSP_E_NOMEM;
 	image->node_count = 1;
+	image->placed = r->layout->snap_mcofs >= 0;
 	for (uint32_t i = 0; !err && i < image->snap_count; i++)
 		err = read_snap(r, i);
 	return err;

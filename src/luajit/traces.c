@@ -67,31 +67,17 @@ static struct msp_trace_image *find(const struct msp_lj_traces *t, const struct 
 	return image;
 }
 
-/* The object that has a number now. */
-static uint64_t object_of(const struct msp_lj_traces *t, uint32_t number)
-{
-	const struct msp_lj_layout *y = &t->layout;
-	uint64_t J = t->g + (int64_t)y->g_to_J, table = 0, at = 0;
-	uint32_t size = 0;
-
-	if (msp_read(t->mem, J + (int64_t)y->J_sizetrace, &size, 4) || number >= size ||
-	    msp_read(t->mem, J + (int64_t)y->J_trace, &table, 8) ||
-	    msp_read(t->mem, table + (uint64_t)number * (y->gc64 ? 8 : 4), &at, y->gc64 ? 8 : 4))
-		return 0;
-	return at;
-}
-
 /* Reads the trace that a sample was in, if it is still the same. */
 static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 		      struct msp_trace_image **out)
 {
-	uint64_t at = t->layout.snap_mcofs < 0 ? 0 : object_of(t, vm->trace);
+	uint64_t at = msp_trace_find(&t->layout, t->mem, t->g, vm->trace);
 	struct msp_trace_image *image, **bucket = &t->bucket[vm->trace % BUCKETS];
 	int err;
 
 	if (!at)
 		return MSP_E_GONE;
-	err = msp_trace_image_read(&t->layout, t->mem, at, vm, &image);
+	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, &image);
 	if (err)
 		return err;
 	if (t->memory + image->size > MAX_MEMORY)
@@ -217,14 +203,14 @@ static void put_frame(struct msp_raw_frame *out, const struct msp_trace_node *no
 
 /*
  * start and next are the frames at the snapshots around the place. What both
- * say is certain. Where there is no better estimate of what is below it, the
+ * say, and all that may be around it, is certain: sure frames. Where there is no better estimate of what is below it, the
  * next guard's functions were right more often, and the start's line, where the
  * function is the same (docs/jit.md).
  */
-static uint32_t put_frames(const struct path *start, const struct path *next,
+static uint32_t put_frames(const struct path *start, const struct path *next, uint32_t sure,
 			   const struct msp_raw_frame *vm, struct msp_raw_frame *out)
 {
-	uint32_t sure = agreed(start, next), n = next->count;
+	uint32_t n = next->count;
 	const struct msp_trace_node *node;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -246,10 +232,8 @@ static uint32_t put_frames(const struct path *start, const struct path *next,
 }
 
 /* Has the estimate all that is certain? */
-static bool extends(const struct path *guess, const struct path *start, const struct path *next)
+static bool extends(const struct path *guess, const struct path *next, uint32_t sure)
 {
-	uint32_t sure = agreed(start, next);
-
 	if (guess->count < sure)
 		return false;
 	for (uint32_t i = 0; i < sure; i++)
@@ -278,17 +262,35 @@ static uint32_t put_guess(const struct path *guess, uint32_t sure, const struct 
 	return n;
 }
 
+/* How many of the sure frames all snapshots have that the code may lie between, from the first to that behind the last. */
+static uint32_t agreed_by_all(const struct msp_trace_image *image, const struct path *start,
+			      uint32_t first, uint32_t last, uint32_t sure)
+{
+	struct path path;
+	uint32_t n;
+
+	for (uint32_t i = first; sure && i <= last + 1; i++) {
+		make_path(image, i <= last ? i : next_snap(image, last), &path);
+		n = agreed(start, &path);
+		sure = n < sure ? n : sure;
+	}
+	return sure;
+}
+
 static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
 			  const struct msp_raw_frame *base, struct msp_raw_frame *out)
 {
-	uint32_t at = msp_trace_interval(image, vm->tofs);
+	uint32_t first, last = msp_trace_interval(image, vm->tofs, &first), at = first, sure, n;
 	struct path start, next, guess;
 	bool start_fits, next_fits;
 
+	make_path(image, last, &start);
+	if (last + 1 == image->snap_count && base_unsure(image, &start, vm->tofs))
+		return 0;
+	while (at < last && image->snap[at + 1].begin <= vm->tofs)
+		at++;
 	make_path(image, at, &start);
 	make_path(image, next_snap(image, at), &next);
-	if (at + 1 == image->snap_count && base_unsure(image, &start, vm->tofs))
-		return 0;
 	start_fits = fits(&start, base);
 	next_fits = fits(&next, base);
 	if (!start_fits && !next_fits) {
@@ -301,11 +303,17 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 		next = start;
 	if (!start_fits || !next_fits)
 		start = (struct path){0};
+	sure = agreed_by_all(image, &start, first, last, agreed(&start, &next));
 	if (make_guess(image, vm->tofs, &guess) &&
 	    (start.tail_call || next.tail_call || fits(&guess, base)) &&
-	    extends(&guess, &start, &next))
-		return put_guess(&guess, agreed(&start, &next), &start, &next, vm, out);
-	return put_frames(&start, &next, vm, out);
+	    extends(&guess, &next, sure))
+		return put_guess(&guess, sure, &start, &next, vm, out);
+	n = put_frames(&start, &next, sure, vm, out);
+	if (image->placed)
+		return n;
+	/* of all the trace's snapshots none is likelier than another */
+	memmove(out, out + (n - sure), sure * sizeof(*out));
+	return sure;
 }
 
 int msp_lj_traces_frames(struct msp_lj_traces *traces, const struct msp_raw_frame *vm,

@@ -92,10 +92,14 @@ static inline __attribute__((always_inline)) uint32_t msp_hdr_u16(const uint8_t 
  * side traces. Three parts, mixed in this order: the header at `at`; its
  * constants, MSP_TRACE_IR_WORDS at most, among which are the functions and
  * return positions of inlined frames; and the positions of the snapshot around
- * the pc and of the next one.
+ * the pc and of the next one. Where snapshots do not say which code is theirs
+ * (before March 2021), the third part is their map, which has all their
+ * positions: whole, or MSP_TRACE_MAP_PIECES of it.
  */
 #define MSP_TRACE_HEADER_MAX 128
 #define MSP_TRACE_IR_WORDS 128
+#define MSP_TRACE_PIECE 16	/* words that are read at once */
+#define MSP_TRACE_MAP_PIECES 8
 #define MSP_REF_BIAS 0x8000 /* lj_ir.h, REF_BIAS: constants are below, down to nk */
 
 static inline __attribute__((always_inline)) uint64_t
@@ -114,6 +118,23 @@ msp_trace_ident(const uint8_t *header, const struct msp_lj_layout *layout, uint6
 	return msp_ident_mix(hash, (uint64_t)msp_hdr_u16(header, layout->T_traceno) << 32 |
 					   msp_hdr_u16(header, layout->T_root) << 16 |
 					   msp_hdr_u16(header, layout->T_nsnap));
+}
+
+/* Entries of the snapshots' map. */
+static inline __attribute__((always_inline)) uint32_t
+msp_trace_map_entries(const uint8_t *header, const struct msp_lj_layout *layout)
+{
+	return layout->snap_size == 8 ? msp_hdr_u16(header, layout->T_nsnapmap)
+				      : msp_hdr_u32(header, layout->T_nsnapmap);
+}
+
+/* First of the words of piece i of a map that are in the identity. */
+static inline __attribute__((always_inline)) uint32_t msp_trace_map_piece(uint32_t words,
+									  uint32_t i)
+{
+	if (words <= MSP_TRACE_PIECE * MSP_TRACE_MAP_PIECES)
+		return i * MSP_TRACE_PIECE;
+	return i * ((words - MSP_TRACE_PIECE) / (MSP_TRACE_MAP_PIECES - 1));
 }
 
 #endif

@@ -7,16 +7,14 @@
 #ifndef MSP_UNWIND_TRACE_H
 #define MSP_UNWIND_TRACE_H
 
-#define MSP_IR_PIECE 16
-
 /* Mixes words n.. of the w->found at w->cand_base into the trace's identity. */
 MSP_SUB_N(lua_mix_words)
 {
 	uint32_t at = n;
 
-	if (host_read(w, w->buf, MSP_IR_PIECE * 8, w->cand_base + at * 8))
+	if (host_read(w, w->buf, MSP_TRACE_PIECE * 8, w->cand_base + at * 8))
 		return MSP_ERR_LUA_READ;
-	for (uint32_t i = 0; i < MSP_IR_PIECE; i++)
+	for (uint32_t i = 0; i < MSP_TRACE_PIECE; i++)
 		if (at + i < w->found)
 			w->trace_ident = msp_ident_mix(w->trace_ident, obj_u64(w, i * 8));
 	return 0;
@@ -33,9 +31,28 @@ MSP_SUB(lua_mix_ir)
 	nk = msp_hdr_u32(w->proto, y->T_nk);
 	w->found = MSP_REF_BIAS - nk;
 	w->cand_base = msp_hdr_ref(w->proto, y->T_ir, 1) + (uint64_t)nk * 8;
-	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS && at < w->found; at += MSP_IR_PIECE)
+	for (uint32_t at = 0; at < MSP_TRACE_IR_WORDS && at < w->found; at += MSP_TRACE_PIECE)
 		if (MSP_CALL_N(w, lua_mix_words, at))
 			return MSP_ERR_LUA_READ;
+	return 0;
+}
+
+/* Mixes the map of all snapshots, or pieces from all over it. Of an odd one the first entry is left out. */
+MSP_SUB(lua_mix_map)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint32_t entries, at;
+
+	if (!y)
+		return MSP_ERR_INTERNAL;
+	entries = msp_trace_map_entries(w->proto, y);
+	w->found = entries / 2;
+	w->cand_base = msp_hdr_ref(w->proto, y->T_snapmap, 1) + (entries & 1) * 4;
+	for (uint32_t i = 0; i < MSP_TRACE_MAP_PIECES; i++) {
+		at = msp_trace_map_piece(w->found, i);
+		if (at < w->found && MSP_CALL_N(w, lua_mix_words, at))
+			return MSP_ERR_LUA_READ;
+	}
 	return 0;
 }
 
@@ -102,14 +119,13 @@ MSP_SUB(lua_mix_snaps)
 
 /*
  * What identifies the trace at trace_at, whose header is in w->proto, beyond its
- * number: w->trace_ident, 0 if it cannot be read, or if this build does not say where a snapshot's code begins.
+ * number: w->trace_ident, 0 if it cannot be read.
  */
 static MSP_INLINE void lua_identify_trace(struct msp_walk *w, const struct msp_lj_layout *y)
 {
-	if (y->snap_mcofs < 0)
-		return;
 	w->trace_ident = msp_trace_ident(w->proto, y, w->trace_at);
-	if (MSP_CALL(w, lua_mix_ir) || MSP_CALL(w, lua_mix_snaps))
+	if (MSP_CALL(w, lua_mix_ir) ||
+		(y->snap_mcofs < 0 ? MSP_CALL(w, lua_mix_map) : MSP_CALL(w, lua_mix_snaps)))
 		w->trace_ident = 0;
 	else if (!w->trace_ident)
 		w->trace_ident = 1;

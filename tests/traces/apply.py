@@ -28,7 +28,7 @@ EDITS = [
     ("lj_iropt.h", "  J->cur.nins = ref + 1;\n", "{}  msp_truth_emit(ref);\n"),
     ("lj_opt_loop.c", "    /* Substitute instruction operands. */\n", "    msp_truth_like(ins);\n{}"),
     ("lj_asm.c", "    /* Assemble a trace in linear backwards order. */\n", "    msp_truth_assemble();\n{}"),
-    ("lj_asm.c", "      asm_snap_prev(as);\n      if (!ra_used(ir)", "      MCode *msp_end = as->mcp;\n{}"),
+    ("lj_asm.c", "      if (!ra_used(ir) && !ir_sideeff(ir) && (as->flags & JIT_F_OPT_DCE))\n", "      MCode *msp_end = as->mcp;\n{}"),
     ("lj_asm.c", "      checkmclim(as);\n      asm_ir(as, ir);\n",
      "{}      msp_truth_code((unsigned int)(ir - as->ir), as->mcp, msp_end);\n"),
     ("lj_trace.c", "  trace_save(J, T);\n", "{}  msp_truth_stop(T);\n"),

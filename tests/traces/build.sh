@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: build.sh. Builds the LuaJIT that says what its traces are made of, from Debian's source package with
-# truth_record.c added; prints its path. Exit 77 with a reason if the package cannot be had. GC64=no: built without it.
+# truth_record.c added; prints its path. Exit 77 with a reason if the package cannot be had. SUITE (bookworm) says which;
+# GC64=no or GC64=yes: built without or with it, else as it comes.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${MOONSPY_CACHE:-$root/.cache}
 suite=${SUITE:-bookworm}
 flags= name=luajit
-if [ "${GC64:-}" = no ]; then
-	flags=-DLUAJIT_DISABLE_GC64 name=luajit32
-fi
+case ${GC64:-} in
+no) flags=-DLUAJIT_DISABLE_GC64 name=luajit32 ;;
+yes) flags=-DLUAJIT_ENABLE_GC64 name=luajit64 ;;
+esac
 folder=$cache/traces/$suite
 
 skip() {
@@ -27,7 +29,7 @@ if [ ! -x "$luajit" ]; then
 	command -v make >/dev/null && command -v cc >/dev/null && command -v dpkg-source >/dev/null ||
 		skip "needs make, cc and dpkg-source to build LuaJIT"
 	rm -rf "$folder/src" "$folder/$name"-*
-	MOONSPY_CACHE=$cache "$root/scripts/debs" --source --unpack "$folder/src" "$suite" luajit >"$folder/log" 2>&1 ||
+	MOONSPY_CACHE=$cache "$root/scripts/debs" --source --orig --unpack "$folder/src" "$suite" luajit >"$folder/log" 2>&1 ||
 		skip "no source package of luajit: $(tail -1 "$folder/log")"
 	python3 "$here/apply.py" "$folder/src/luajit/src" >&2
 	make -C "$folder/src/luajit" -j2 BUILDMODE=static XCFLAGS="$flags" >"$folder/log" 2>&1 || {

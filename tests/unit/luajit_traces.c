@@ -74,7 +74,7 @@ static struct msp_trace_image *find_loop(const struct fixture *f)
 	for (uint32_t n = 1; n < 64; n++) {
 		uint64_t at = trace_object(f, n);
 
-		if (!at || msp_trace_image_read(f->layout, f->mem, at, NULL, &image))
+		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, &image))
 			continue;
 		assert_int_equal(image->number, n);
 		for (uint32_t i = 1; i < image->node_count; i++) {
@@ -211,7 +211,7 @@ static void test_estimates(void **state)
 	for (uint32_t n = 1; n < 64 && !image; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (at && !msp_trace_image_read(f.layout, f.mem, at, NULL, &image) &&
+		if (at && !msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, &image) &&
 		    image->linktype != MSP_LINK_LOOP) {
 			msp_trace_image_free(image);
 			image = NULL;
@@ -250,7 +250,7 @@ static void test_flush(void **state)
 	while (tries++ < 1000 && !later) {
 		uint64_t at = trace_object(f, image->number);
 
-		if (!at || msp_trace_image_read(f->layout, f->mem, at, NULL, &later) ||
+		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, &later) ||
 		    later->hash == image->hash) {
 			msp_trace_image_free(later);
 			later = NULL;
@@ -290,10 +290,12 @@ static void test_nothing_there(void **state)
 		assert_int_equal(msp_lj_traces_frames(traces, &vm, &base, out, &fresh), MSP_E_GONE);
 		assert_false(fresh);
 	}
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, NULL, &image), MSP_E_GONE);
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g, NULL, &image),
+			 MSP_E_GONE);
 	assert_null(image);
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, 8, NULL, &image), MSP_E_GONE);
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g + 1, NULL, &image),
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, 8, NULL, &image),
+			 MSP_E_GONE);
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g + 1, NULL, &image),
 			 MSP_E_GONE);
 	msp_lj_traces_free(traces);
 }
@@ -329,7 +331,7 @@ static void test_lying_functions(void **state)
 		struct around a = {{f->mem, 99 + i, 2 + i % 300}, image->at, image->at + 4096};
 		struct msp_memory mem = {.read = lie_around, .ctx = &a};
 
-		if (msp_trace_image_read(f->layout, &mem, image->at, &vm, &lied))
+		if (msp_trace_image_read(f->layout, &mem, f->g, image->at, &vm, &lied))
 			continue;
 		read++;
 		guesses += lied->guesses > 0;
@@ -374,7 +376,7 @@ static void test_memory(void **state)
 	for (uint32_t n = 1; n < 4096; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (!at || msp_trace_image_read(f.layout, f.mem, at, NULL, &image))
+		if (!at || msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, &image))
 			continue;
 		vm[count++] = vm_frame(image, image->szmcode / 2);
 		base = base_frame(image);
@@ -415,7 +417,8 @@ static void test_hostile(void **state)
 		bool fresh;
 
 		for (uint32_t n = 1; n < 4; n++) {
-			if (msp_trace_image_read(f->layout, &mem, trace_object(f, n), NULL, &image))
+			if (msp_trace_image_read(f->layout, &mem, f->g, trace_object(f, n), NULL,
+						 &image))
 				continue;
 			read++;
 			for (uint32_t k = 0; k < image->node_count; k++)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which code belongs to which snapshot, found from the guards, as it must be where snapshots do not
+ * say it: against a LuaJIT whose snapshots do, read as if they did not.
+ */
+#include "luajit_help.h"
+#include "luajit_mutator.h"
+
+#include "luajit/jit.h"
+#include "luajit/trace_image.h"
+
+#define MAX_TRACES 256
+#define ROUNDS 300
+
+/* More than 32 exits (a group of stubs), side traces for some of them, and their own side traces. */
+#define SCRIPT \
+	"local src = {'local t = ... local s = 0 for i = 1, 3000 do local x = i % 97 '} " \
+	"for k = 1, 60 do src[#src + 1] = 'if x == ' .. k .. ' then s = s + t[' .. k .. " \
+	"'] elseif s > 1e15 + ' .. k .. ' then s = s - ' .. k .. ' end ' end " \
+	"src[#src + 1] = 'end return s' " \
+	"local t = {} for k = 1, 60 do t[k] = k end " \
+	"local f = loadstring(table.concat(src)) " \
+	"local function depth(n) if n <= 0 then return 0 end return 1 + depth(n - 1) end " \
+	"for i = 1, 30 do f(t) depth(20) end " \
+	"io.write('ready') io.flush() io.read()\n"
+
+struct fixture {
+	struct lua_child child;
+	const struct msp_memory *mem;
+	struct msp_lj_layout told, untold; /* with and without what the snapshots say */
+	uint64_t g;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	*state = f;
+	if (!f || !have_file(LUAJIT))
+		return 0;
+	lua_start(&f->child, SCRIPT, "-O3");
+	lua_attach(&f->child);
+	f->mem = msp_process_memory(f->child.process);
+	f->told = f->untold = *msp_lj_build_layout(f->child.build);
+	f->untold.snap_mcofs = -1;
+	f->g = f->child.g[0];
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	if (f->g)
+		lua_stop(&f->child);
+	free(f);
+	return 0;
+}
+
+/* A trace as it is read for a sample in it. NULL: there is none of that number. */
+static struct msp_trace_image *read_trace(const struct fixture *f, const struct msp_memory *mem,
+					  const struct msp_lj_layout *layout, uint32_t number)
+{
+	uint64_t at = msp_trace_find(layout, f->mem, f->g, number);
+	struct msp_raw_frame vm = {.trace = number};
+	struct msp_trace_image *image;
+
+	if (!at || msp_trace_image_read(layout, f->mem, f->g, at, NULL, &image))
+		return NULL;
+	vm.ident = msp_trace_image_ident(image, 0);
+	msp_trace_image_free(image);
+	return msp_trace_image_read(layout, mem, f->g, at, &vm, &image) ? NULL : image;
+}
+
+struct found {
+	int traces, offsets, exact;
+};
+
+/* Each offset: the snapshot that it belongs to is one of those that it can belong to. */
+static void compare(const struct msp_trace_image *told, const struct msp_trace_image *untold,
+		    struct found *found)
+{
+	uint32_t first, last, real, same;
+
+	assert_true(untold->placed);
+	assert_int_equal(told->snap_count, untold->snap_count);
+	for (uint32_t at = 0; at < told->szmcode; at++) {
+		real = msp_trace_interval(told, at, &same);
+		assert_int_equal(real, same);
+		last = msp_trace_interval(untold, at, &first);
+		assert_in_range(real, first, last);
+		found->exact += first == last;
+		found->offsets++;
+	}
+	found->traces++;
+}
+
+static void test_guards(void **state)
+{
+	struct fixture *f = *state;
+	struct found found = {0};
+
+	if (!f->g)
+		skip();
+	for (uint32_t n = 1; n < MAX_TRACES; n++) {
+		struct msp_trace_image *told = read_trace(f, f->mem, &f->told, n);
+		struct msp_trace_image *untold = read_trace(f, f->mem, &f->untold, n);
+
+		if (told && untold)
+			compare(told, untold, &found);
+		assert_int_equal(!told, !untold);
+		msp_trace_image_free(told);
+		msp_trace_image_free(untold);
+	}
+	print_message("%d traces, %d places, %d of them can be of one snapshot only\n",
+		      found.traces, found.offsets, found.exact);
+	assert_true(found.traces > 20);
+	assert_true(found.exact > found.offsets / 4);
+}
+
+/*
+ * Guards that lead to a side trace are known by that: a guard of a snapshot is, if what comes
+ * before it ends before what comes behind it begins.
+ */
+static void test_side_traces(void **state)
+{
+	struct fixture *f = *state;
+	struct msp_trace_image *parent;
+	struct msp_lj_jit jit;
+	int sides = 0;
+
+	if (!f->g)
+		skip();
+	assert_int_equal(msp_lj_jit_read(f->child.build, f->mem, f->g, &jit), 0);
+	for (size_t i = 0; i < jit.traces; i++) {
+		uint32_t exit = jit.trace[i].exit;
+
+		parent = jit.trace[i].root ? read_trace(f, f->mem, &f->untold, jit.trace[i].parent)
+					   : NULL;
+		if (parent && exit && exit + 1 < parent->snap_count) {
+			assert_true(parent->snap[exit - 1].end < parent->snap[exit + 1].code);
+			sides++;
+		}
+		msp_trace_image_free(parent);
+	}
+	msp_lj_jit_free(&jit);
+	print_message("%d side traces\n", sides);
+	assert_true(sides > 20);
+}
+
+/* Whatever it reads: ranges in the code, in the order of the snapshots, and no offset without one. */
+static void test_hostile(void **state)
+{
+	struct fixture *f = *state;
+	struct msp_trace_image *image;
+	int read = 0, placed = 0;
+
+	if (!f->g)
+		skip();
+	for (int i = 0; i < ROUNDS; i++) {
+		struct mutator m = {f->mem, 55 + i, 20 + i * 7};
+		struct msp_memory mem = {mutate, &m};
+
+		image = read_trace(f, &mem, &f->untold, 1 + i % 8);
+		if (!image)
+			continue;
+		read++;
+		placed += image->placed;
+		for (uint32_t k = 0; k < image->snap_count; k++) {
+			assert_true(image->snap[k].code <= image->snap[k].begin);
+			assert_true(image->snap[k].begin <= image->szmcode);
+			assert_true(image->snap[k].end <= image->szmcode);
+			assert_true(!k || image->snap[k].code >= image->snap[k - 1].code);
+			assert_true(!k || image->snap[k].begin >= image->snap[k - 1].begin);
+			assert_true(!k || image->snap[k].end >= image->snap[k - 1].end);
+		}
+		assert_int_equal(image->snap[0].code, 0);
+		assert_int_equal(image->snap[image->snap_count - 1].end, image->szmcode);
+		msp_trace_image_free(image);
+	}
+	print_message("%d images of lying memory, %d of them placed\n", read, placed);
+	assert_true(read > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_guards, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_side_traces, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
