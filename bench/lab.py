@@ -154,11 +154,12 @@ class Lab:
         self.quick = quick
         self.moonspy = os.path.join(build, "src/cli/moonspy")
         self.output_bench = os.path.join(build, "bench/output-bench")
+        self.switches = os.path.join(build, "bench/switches")
         self.luajit = need("luajit")
         self.target_cpu, self.other_cpus = cpus()
         self.folder = tempfile.mkdtemp(prefix="moonspy-bench.")
         os.environ["MOONSPY_CACHE_DIR"] = self.path("cache")
-        for program in (self.moonspy, self.output_bench):
+        for program in (self.moonspy, self.output_bench, self.switches):
             if not os.access(program, os.X_OK):
                 raise Missing("%s is not built" % program)
 
