@@ -8,6 +8,8 @@
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
+#	make test-traces    frames inside of compiled code, against a LuaJIT built for it
+#	make soak-inprocess  programs that profile themselves, ten minutes each; MINUTES=1: less
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-arm64     built for arm64, and the same on Debian's arm64 kernels, emulated
@@ -81,6 +83,10 @@ rounds: tests
 abi: tests
 	@tests/library/abi.sh $(BUILD)/src/library/libmoonspy.so record
 
+soak-inprocess: tests
+	@tests/inprocess/workloads.py $(CURDIR)/$(BUILD)/src/cli/moonspy $(CURDIR)/$(BUILD)/src/inprocess \
+		--seconds $$(($(or $(MINUTES),10) * 60)) $(WORKLOADS)
+
 hosts: tests
 	@python3 tests/e2e/core_hosts.py --rounds 5 $(CURDIR)/$(BUILD)/src/cli/moonspy luajit \
 		$(filter-out %/drive.lua %/plugin.lua %/sysbench.lua %/wrk.lua %/names% %/late.lua, \
@@ -118,4 +124,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds abi hosts soak test-kernels test-arm64 test-traces test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-builds bench install clean check-format

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The profiler's own thread: it takes samples from the rings soon after they were made, while the
+ * functions in them are still there, names them and writes them. All signals are blocked in it; it
+ * ends with the last session. The process as a target stays, so that the next session starts at once.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "inprocess/internal.h"
+
+#define PASS_NS 10000000ull	/* between looks at the rings */
+#define REFRESH_NS 250000000ull /* between looks at the mappings */
+#define FLUSH_NS 200000000ull
+#define AT_ONCE 16 /* samples for which the lock is held */
+
+static struct {
+	struct msp_target *target;
+	struct msp_self *self;
+	struct msp_backtrace *backtrace;
+	pid_t pid;
+	uint64_t refreshed_ns;
+	pthread_t thread;
+	bool running;
+	uint64_t epoch; /* a thread of another one leaves */
+	pthread_cond_t wake, done;
+} worker = {.wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+struct msp_self *worker_self(void)
+{
+	return worker.self;
+}
+
+static bool has_proved_vm(void)
+{
+	const struct msp_vm_info *vm;
+
+	for (size_t i = 0; (vm = msp_target_vm(worker.target, i)); i++)
+		if (vm->proved)
+			return true;
+	return false;
+}
+
+static int open_target(void)
+{
+	int err;
+
+	if ((err = msp_target_new(NULL, &worker.target)) < 0 ||
+	    (err = msp_target_open_self(worker.target)) < 0 ||
+	    (err = msp_self_new(worker.target, NULL, &worker.self)) < 0)
+		return err;
+	worker.pid = getpid();
+	worker.refreshed_ns = now_ns();
+	return msp_backtrace_new(worker.target, &worker.backtrace);
+}
+
+static void close_target(void)
+{
+	msp_backtrace_free(worker.backtrace);
+	msp_self_free(worker.self);
+	msp_target_free(worker.target);
+	worker.backtrace = NULL;
+	worker.self = NULL;
+	worker.target = NULL;
+}
+
+static int refresh(void)
+{
+	worker.refreshed_ns = now_ns();
+	return msp_self_refresh(worker.self);
+}
+
+int worker_look(char *why, size_t size)
+{
+	int err;
+
+	if (worker.self && worker.pid != getpid())
+		close_target(); /* a fork's: of the parent */
+	err = worker.self ? refresh() : open_target();
+	if (err < 0) {
+		if (size)
+			snprintf(why, size, "%s",
+				 worker.target ? msp_target_error(worker.target)
+					       : msp_strerror(err));
+		close_target();
+		return err == MSP_E_NOMEM ? PROFILE_ERRMEM : PROFILE_ERRUSE;
+	}
+	if (has_proved_vm())
+		return PROFILE_SUCCESS;
+	if (size)
+		snprintf(why, size,
+			 "no LuaJIT that could be proved; moonspy inspect -p %d says why",
+			 (int)getpid());
+	return PROFILE_ERRUSE;
+}
+
+/* ---- The thread ---- */
+
+/* Some samples of a session; true: there are more. */
+static bool take_some(struct session *session)
+{
+	struct sample *sample;
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		sample = ring_first(&session->ring);
+		if (!sample)
+			return false;
+		stream_sample(&session->stream, session, sample, worker.backtrace);
+		ring_drop(&session->ring, sample);
+		if (session->stream.ended)
+			atomic_store(&session->sampling, false);
+	}
+	return true;
+}
+
+static void end(struct session *session)
+{
+	while (take_some(session))
+		;
+	stream_end(&session->stream, session, (now_ns() - session->began_ns) / 1000000);
+}
+
+static void flush(struct session *session)
+{
+	if (now_ns() - session->flushed_ns < FLUSH_NS)
+		return;
+	session->flushed_ns = now_ns();
+	stream_flush(&session->stream);
+}
+
+/* What a session's state asks for; true: there is more to do. */
+static bool look_after(struct session *session)
+{
+	bool writes = session->mode != LUAM_SYSPROF_DEFAULT, more = false;
+
+	switch (atomic_load(&session->state)) {
+	case SESSION_READY:
+		if (writes)
+			stream_begin(&session->stream, session);
+		atomic_store(&session->state, SESSION_RUNNING);
+		pthread_cond_broadcast(&worker.done);
+		break;
+	case SESSION_RUNNING:
+		if (writes) {
+			more = take_some(session);
+			flush(session);
+		}
+		break;
+	case SESSION_STOPPING:
+		if (writes)
+			end(session);
+		atomic_store(&session->state, SESSION_DONE);
+		pthread_cond_broadcast(&worker.done);
+		break;
+	}
+	return more;
+}
+
+static void wait_a_pass(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += PASS_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&worker.wake, &sysprof_lock, &until);
+}
+
+static void *work(void *arg)
+{
+	uint64_t epoch = (uintptr_t)arg;
+
+	pthread_setname_np(pthread_self(), "moonspy-sysprof");
+	pthread_mutex_lock(&sysprof_lock);
+	while (worker.epoch == epoch) {
+		bool more = false;
+
+		for (int i = 0; i < SESSIONS; i++)
+			more |= look_after(&sessions[i]);
+		if (worker.self && now_ns() - worker.refreshed_ns > REFRESH_NS)
+			refresh();
+		if (more) {
+			pthread_mutex_unlock(&sysprof_lock);
+			sched_yield();
+			pthread_mutex_lock(&sysprof_lock);
+		} else if (worker.epoch == epoch) {
+			wait_a_pass();
+		}
+	}
+	pthread_mutex_unlock(&sysprof_lock);
+	return NULL;
+}
+
+int worker_start(void)
+{
+	sigset_t all, kept;
+	int err;
+
+	if (worker.running)
+		return 0;
+	worker.epoch++;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &kept);
+	err = pthread_create(&worker.thread, NULL, work, (void *)(uintptr_t)worker.epoch);
+	pthread_sigmask(SIG_SETMASK, &kept, NULL);
+	worker.running = !err;
+	return err;
+}
+
+void worker_do(struct session *session, enum session_state until)
+{
+	pthread_cond_signal(&worker.wake);
+	while (atomic_load(&session->state) != (int)until)
+		pthread_cond_wait(&worker.done, &sysprof_lock);
+}
+
+void worker_stop(void)
+{
+	pthread_t thread = worker.thread;
+
+	if (!worker.running)
+		return;
+	worker.epoch++;
+	worker.running = false;
+	pthread_cond_signal(&worker.wake);
+	pthread_mutex_unlock(&sysprof_lock);
+	pthread_join(thread, NULL);
+	pthread_mutex_lock(&sysprof_lock);
+}
+
+void worker_forget(void)
+{
+	worker.running = false;
+	pthread_cond_init(&worker.wake, NULL);
+	pthread_cond_init(&worker.done, NULL);
+}
