@@ -34,8 +34,9 @@ static bool writes(uint32_t word, uint32_t reg)
 	if ((class & 5) != 4)
 		return target == reg;
 	/* Loads and stores; of two registers; the base moves perhaps. */
-	if ((word >> 5 & 31) == reg)
-		return (word & 0x3a800000) == 0x28800000 || (word & 0x3b200400) == 0x38000400;
+	if ((word >> 5 & 31) == reg &&
+	    ((word & 0x3a800000) == 0x28800000 || (word & 0x3b200400) == 0x38000400))
+		return true;
 	if (word >> 26 & 1)
 		return false;
 	if ((word & 0x3a400000) == 0x28400000 && (word >> 10 & 31) == reg)
@@ -87,7 +88,8 @@ bool msp_lj_arm64_value(const struct msp_lj_build *build, uint64_t addr, uint8_t
 bool msp_lj_arm64_taken(const struct msp_lj_build *build, uint64_t addr, uint32_t word,
 			uint64_t *value)
 {
-	if ((word & 0x9f000000) != 0x10000000 && (word & 0xff800000) != 0x91000000 &&
+	/* adr; add or sub, reg, imm; mov */
+	if ((word & 0x9f000000) != 0x10000000 && (word & 0xbf800000) != 0x91000000 &&
 	    (word & 0xffe0ffe0) != 0xaa0003e0)
 		return false;
 	return (word & 31) != 31 && msp_lj_arm64_value(build, addr + 4, word & 31, value);

@@ -272,6 +272,47 @@ static void arm64(void **state)
 	done(f);
 }
 
+/* glibc's lazy binder: what the PLT has pushed is above the CFA that is meant. */
+static void arm64_binder(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	test_elf_start(&f->elf, EM_AARCH64, 0);
+	f->cfi.eh = f->cfi.arm64 = true;
+	cfi_cie(&f->cfi, "zR", PROGRAM(DW_CFA_def_cfa, 31, 0));
+	cfi_fde(&f->cfi, T, 0x40,
+		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_offset_extended_sf, 30, 0x7f,
+			DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 0xd0, 1));
+	finish(f);
+	assert_cfa(rule_of(f->table, T), MSP_CFA_REG, 31, 16);
+	assert_int_equal(rule_of(f->table, T)->saved[MSP_SLOT_RA], MSP_SAVED_SAME);
+	assert_cfa(rule_of(f->table, T + 4), MSP_CFA_REG, 31, 16);
+	assert_int_equal(rule_of(f->table, T + 4)->saved[MSP_SLOT_RA], -8);
+	assert_cfa(rule_of(f->table, T + 8), MSP_CFA_REG, 31, 0xd0 + 16);
+	assert_int_equal(rule_of(f->table, T + 8)->saved[MSP_SLOT_RA], -8);
+	done(f);
+}
+
+/* The unwinder of libgcc: it throws until its return address is back in its register. */
+static void arm64_thrower(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	test_elf_start(&f->elf, EM_AARCH64, 0);
+	f->cfi.eh = f->cfi.arm64 = true;
+	cfi_cie(&f->cfi, "zR", PROGRAM(DW_CFA_def_cfa, 31, 0));
+	cfi_fde(&f->cfi, T, 0x40,
+		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 64, DW_CFA_offset | 30, 7,
+			DW_CFA_offset | 0, 6, DW_CFA_offset | 1, 5, DW_CFA_offset | 2, 4,
+			DW_CFA_offset | 3, 3, DW_CFA_advance_loc | 4, DW_CFA_restore | 30,
+			DW_CFA_def_cfa_offset, 0));
+	finish(f);
+	assert_int_equal(rule_of(f->table, T)->flags, 0);
+	assert_int_equal(rule_of(f->table, T + 4)->flags, MSP_RULE_THROWS);
+	assert_int_equal(rule_of(f->table, T + 8)->flags, MSP_RULE_LANDS);
+	done(f);
+}
+
 /* Stubs that lld makes, and the trampoline of musl, in code without any CFI. */
 static void stubs(void **state)
 {
@@ -319,6 +360,8 @@ int main(void)
 					   cmocka_unit_test(many_functions),
 					   cmocka_unit_test(debug_frame),
 					   cmocka_unit_test(arm64),
+					   cmocka_unit_test(arm64_binder),
+					   cmocka_unit_test(arm64_thrower),
 					   cmocka_unit_test(stubs)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* The walker on arm64, with memory and tables made by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "unwind/walk.h"
+
+#define MSP_INLINE inline
+typedef uint32_t __attribute__((aligned(1), may_alias)) msp_word_anywhere;
+#define MSP_SUB(name) static int __attribute__((unused)) name(struct msp_walk *w)
+#define MSP_CALL(w, name) name(w)
+#define MSP_SUB_N(name) static int __attribute__((unused)) name(struct msp_walk *w, uint64_t n)
+#define MSP_CALL_N(w, name, n) name(w, n)
+
+/* One piece of memory, one image with one rule, one layout. */
+#define STACK 0x7f0000000000ull
+#define TEXT 0x550000000000ull
+#define TEXT_SIZE 0x10000
+static struct {
+	uint64_t start;
+	uint8_t bytes[8192];
+	size_t size;
+	struct msp_rule rule;
+	struct msp_lj_layout layout;
+} t;
+
+static int host_read(struct msp_walk *w, void *dst, size_t size, uint64_t addr)
+{
+	(void)w;
+	if (addr < t.start || addr - t.start > t.size || size > t.size - (addr - t.start))
+		return -1;
+	memcpy(dst, t.bytes + (addr - t.start), size);
+	return 0;
+}
+
+static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t index)
+{
+	(void)w;
+	return index ? &t.layout : NULL;
+}
+
+static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
+{
+	(void)w;
+	(void)i;
+	return NULL;
+}
+
+MSP_SUB(find_mapping)
+{
+	w->map = (struct msp_mapping){
+		.start = TEXT, .end = TEXT + TEXT_SIZE, .base = TEXT, .image = 1};
+	return w->look - TEXT >= TEXT_SIZE;
+}
+
+MSP_SUB(find_rule)
+{
+	w->rule = t.rule;
+	return MSP_ERR_NONE;
+}
+
+#include "unwind/walker.h"
+
+static struct msp_walk w;
+
+static void put(uint64_t addr, uint64_t value)
+{
+	memcpy(t.bytes + (addr - t.start), &value, sizeof(value));
+}
+
+static void put32(uint64_t addr, uint32_t value)
+{
+	memcpy(t.bytes + (addr - t.start), &value, sizeof(value));
+}
+
+static int start(void **state)
+{
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	memset(&w, 0, sizeof(w));
+	t.start = STACK;
+	t.size = sizeof(t.bytes);
+	w.arch = MSP_ARCH_ARM64;
+	for (int i = 0; i < 32; i++)
+		w.reg[i] = 0x1000 + (uint64_t)i;
+	w.reg[31] = STACK + 64;
+	w.known = 0xffffffff;
+	w.pc = TEXT + 0x100;
+	w.exact = 1;
+	walk_begin(&w);
+	t.rule = (struct msp_rule){.cfa_kind = MSP_CFA_REG, .cfa_reg = 31};
+	for (int i = 0; i < MSP_SLOT_COUNT; i++)
+		t.rule.saved[i] = MSP_SAVED_SAME;
+	return 0;
+}
+
+static void signed_return_address(void **state)
+{
+	(void)state;
+	t.rule.cfa_off = 48;
+	t.rule.flags = MSP_RULE_RA_SIGNED;
+	t.rule.saved[MSP_SLOT_RA] = -40;
+	t.rule.saved[11] = -48; /* x29 */
+	t.rule.saved[1] = -32;	/* x19 */
+	put(STACK + 64, STACK + 200);
+	put(STACK + 72, 0x00b7000000000000ull | (TEXT + 0x204));
+	put(STACK + 80, 0x1919);
+	assert_int_equal(walk_step(&w), MSP_STEP_MORE);
+	assert_int_equal(w.pc, TEXT + 0x204);
+	assert_int_equal(w.reg[31], STACK + 112);
+	assert_int_equal(w.reg[29], STACK + 200);
+	assert_int_equal(w.reg[19], 0x1919);
+	assert_int_equal(w.reg[20], 0x1014);
+	assert_true(reg_known(&w, 20) && !reg_known(&w, 30) && !reg_known(&w, 9));
+	assert_false(w.exact);
+}
+
+static void leaf(void **state)
+{
+	(void)state;
+	w.reg[30] = 0x0042000000000000ull | (TEXT + 0x300);
+	assert_int_equal(walk_step(&w), MSP_STEP_MORE);
+	assert_int_equal(w.pc, TEXT + 0x300);
+	assert_int_equal(w.reg[31], STACK + 64);
+	/* Only the innermost function has it there: the next is none that could be left like that. */
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_LOST_REGISTER);
+}
+
+static uint32_t exits_from(uint64_t pc)
+{
+	w.look = pc;
+	return (uint32_t)MSP_CALL(&w, lua_number_from_code);
+}
+
+#define STR_LR 0xf90003feu
+#define BL 0x97ffff00u
+static void trace_exits(void **state)
+{
+	uint64_t end = STACK + sizeof(t.bytes);
+
+	(void)state;
+	w.layout = 1;
+	/* The trace before it, then one whose exits are near, over the end of a piece. */
+	put32(STACK + 0x40, STR_LR);
+	put32(STACK + 0x44, BL);
+	put32(STACK + 0x48, 0x52800000 | 6 << 5);
+	put32(STACK + 0x57c, STR_LR);
+	put32(STACK + 0x580, BL);
+	put32(STACK + 0x584, 0x52800000 | 7 << 5);
+	assert_int_equal(exits_from(STACK + 0x10), 6);
+	assert_int_equal(exits_from(STACK + 0x44), 7);
+	assert_int_equal(exits_from(STACK + 0x57c), 7);
+	/* One that reaches the handler through a register, and ends where the mapping does. */
+	put32(end - 24, STR_LR);
+	put32(end - 20, 0xf9400ade);
+	put32(end - 16, 0xd63f03c0);
+	put32(end - 12, 0x52800000 | 65535 << 5);
+	assert_int_equal(exits_from(end - 100), 65535);
+	assert_int_equal(exits_from(end - 20), 0);
+	/* None near enough; nothing but the store. */
+	assert_int_equal(exits_from(STACK + 0x600), 0);
+	put32(STACK + 0x700, STR_LR);
+	put32(STACK + 0x704, BL);
+	assert_int_equal(exits_from(STACK + 0x600), 0);
+}
+
+/* An error lands in the VM block at TEXT + 0x2000; the unwinder's frame is 480 words long. */
+static void landing(void **state)
+{
+	uint64_t frame = STACK + 256, cframe = STACK + 6000 / 16 * 16;
+
+	(void)state;
+	t.layout.vm_start = 0x2000;
+	t.layout.vm_end = 0x3000;
+	w.image_layout = 1;
+	w.map.base = TEXT;
+	w.thrown_sp = frame;
+	w.reg[31] = frame + 480 * 8;
+	/* Frame pointer and return address of the frame itself, and at its far end the landing. */
+	w.thrown_ra = frame + 8;
+	put(frame, cframe + 192);
+	put(frame + 8, TEXT + 0x2104);
+	put(frame + 470 * 8, cframe);
+	put(frame + 471 * 8, TEXT + 0x2200);
+	assert_int_equal(MSP_CALL(&w, lua_find_landing), MSP_ERR_NONE);
+	assert_int_equal(w.found, 1);
+	assert_int_equal(w.cand_base, cframe);
+	assert_int_equal(w.cand_pc, TEXT + 0x2200);
+}
+
+static void places_of_base(void **state)
+{
+	struct msp_lj_layout *y = &t.layout;
+
+	(void)state;
+	y->gc64 = 1;
+	y->reg_base = 19;
+	w.l_base = 0x4000;
+	w.rule.leaf = MSP_LEAF_BASE_REG;
+	assert_int_equal(lua_rule_base(&w, y), w.reg[19]);
+	w.rule.leaf = MSP_LEAF_BASE_COPY_1;
+	assert_int_equal(lua_rule_base(&w, y), w.reg[17]);
+	w.rule.leaf = MSP_LEAF_BASE_COPY_2;
+	assert_int_equal(lua_rule_base(&w, y), w.reg[2] + 16);
+	w.known &= ~(1u << 2);
+	assert_int_equal(lua_rule_base(&w, y), 0x4000);
+	w.reg_pc = 0x5008 | MSP_FT_VARG;
+	w.rule.leaf = MSP_LEAF_LINK_SUB;
+	assert_int_equal(lua_leaf_link(&w, 0), 0x5008);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(signed_return_address, start),
+		cmocka_unit_test_setup(leaf, start),
+		cmocka_unit_test_setup(trace_exits, start),
+		cmocka_unit_test_setup(landing, start),
+		cmocka_unit_test_setup(places_of_base, start),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
