@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/finder.h"
 #include "moonspy/moonspy.h"
 #include "target/target.h"
 
@@ -65,21 +64,24 @@ void doctor_check_tracer(pid_t pid, struct doctor_result *result)
 void doctor_check_luajit(pid_t pid, struct doctor_result *result)
 {
 	struct msp_process *process = open_process(pid, result);
-	struct cli_finder finder = {0};
-	const struct cli_file *file = process ? cli_finder_look(&finder, process) : NULL;
+	const struct msp_found *found = NULL;
+	struct msp_finder *finder = NULL;
 
-	if (file && file->complete) {
-		snprintf(result->text, sizeof(result->text), "%s in %s", file->version, file->name);
-	} else if (file) {
+	if (process && msp_finder_new(&finder) == 0)
+		msp_finder_look(finder, pid, &found);
+	if (found && found->complete) {
+		snprintf(result->text, sizeof(result->text), "%s in %s", found->version,
+			 found->object);
+	} else if (found) {
 		result->level = DOCTOR_WARN;
 		snprintf(result->text, sizeof(result->text),
-			 "%s in %s, but its layout was not found", file->version, file->name);
+			 "%s in %s, but its layout was not found", found->version, found->object);
 		snprintf(result->todo, sizeof(result->todo), "moonspy inspect -p %d", pid);
 	} else if (process) {
 		result->level = DOCTOR_WARN;
 		snprintf(result->text, sizeof(result->text),
 			 "no LuaJIT in it: its native stacks can be profiled");
 	}
-	cli_finder_free(&finder);
+	msp_finder_free(finder);
 	msp_process_close(process);
 }

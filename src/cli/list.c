@@ -6,56 +6,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/finder.h"
 #include "cli/messages.h"
 #include "cli/sudo.h"
 #include "moonspy/moonspy.h"
 #include "output/json_writer.h"
-#include "target/target.h"
 
 struct list {
 	const struct msp_options *options;
-	struct cli_finder finder;
+	struct msp_finder *finder;
 	size_t shown, denied;
 	struct msp_json json;
 };
 
-static void user_of(struct msp_process *process, char *buf, size_t size)
-{
-	struct stat st;
-
-	snprintf(buf, size, "?");
-	if (!fstat(msp_process_dir(process), &st))
-		cli_user_name(st.st_uid, buf, size);
-}
-
-static void put_json(struct msp_json *json, struct msp_process *process, const char *user,
-		     const struct cli_file *file)
+static void put_json(struct msp_json *json, const char *user, const struct msp_found *found)
 {
 	msp_json_object(json);
 	msp_json_key(json, "pid");
-	msp_json_int(json, msp_process_pid(process));
+	msp_json_int(json, found->pid);
 	msp_json_key(json, "user");
 	msp_json_string(json, user);
 	msp_json_key(json, "name");
-	msp_json_string(json, msp_process_comm(process));
+	msp_json_string(json, found->name);
 	msp_json_key(json, "command");
-	msp_json_string(json, msp_process_cmdline(process));
+	msp_json_string(json, found->command);
 	msp_json_key(json, "version");
-	msp_json_string(json, file->version);
+	msp_json_string(json, found->version);
 	msp_json_key(json, "gc64");
-	if (file->complete)
-		msp_json_bool(json, file->gc64);
+	if (found->complete)
+		msp_json_bool(json, found->gc64);
 	else
 		msp_json_null(json);
 	msp_json_key(json, "object");
-	msp_json_string(json, file->name);
+	msp_json_string(json, found->object);
 	msp_json_key(json, "complete");
-	msp_json_bool(json, file->complete);
+	msp_json_bool(json, found->complete);
 	msp_json_end(json);
 }
 
@@ -66,44 +53,36 @@ static void put_printable(const char *text)
 		putchar((unsigned char)*text < ' ' || *text == 127 ? '?' : *text);
 }
 
-static void put_line(struct list *list, struct msp_process *process, const char *user,
-		     const struct cli_file *file)
+static void put_line(struct list *list, const char *user, const struct msp_found *found)
 {
-	const char *command = msp_process_cmdline(process);
 	char build[96];
 
 	if (!list->shown)
 		printf("%7s  %-10s %-28s %-22s %s\n", "PID", "USER", "LUAJIT", "IN", "COMMAND");
-	snprintf(build, sizeof(build), "%s%s", file->version,
-		 !file->complete ? " (not known)"
-		 : file->gc64	 ? ", GC64"
-				 : "");
-	printf("%7d  %-10s %-28s %-22s ", msp_process_pid(process), user, build, file->name);
-	put_printable(*command ? command : msp_process_comm(process));
+	snprintf(build, sizeof(build), "%s%s", found->version,
+		 !found->complete ? " (not known)"
+		 : found->gc64	  ? ", GC64"
+				  : "");
+	printf("%7d  %-10s %-28s %-22s ", found->pid, user, build, found->object);
+	put_printable(*found->command ? found->command : found->name);
 	putchar('\n');
 }
 
 static void visit(struct list *list, pid_t pid)
 {
-	struct msp_process *process;
-	const struct cli_file *file;
-	int error = msp_process_open(pid, &process);
+	const struct msp_found *found;
+	int r = msp_finder_look(list->finder, pid, &found);
 	char user[64];
 
-	if (error) {
-		list->denied += error == MSP_E_PERMISSION;
-		return; /* else it has ended meanwhile */
-	}
-	file = cli_finder_look(&list->finder, process);
-	if (file) {
-		user_of(process, user, sizeof(user));
-		if (list->options->json)
-			put_json(&list->json, process, user, file);
-		else
-			put_line(list, process, user, file);
-		list->shown++;
-	}
-	msp_process_close(process);
+	list->denied += r == MSP_E_PERMISSION;
+	if (r <= 0)
+		return; /* else it has ended meanwhile, or there is none */
+	cli_user_name(found->uid, user, sizeof(user));
+	if (list->options->json)
+		put_json(&list->json, user, found);
+	else
+		put_line(list, user, found);
+	list->shown++;
 }
 
 static int by_number(const void *a, const void *b)
@@ -173,6 +152,11 @@ int cmd_list(const struct msp_options *options)
 		cli_error("cannot read /proc", strerror(errno), "mount -t proc proc /proc");
 		return CLI_FAILED;
 	}
+	if (msp_finder_new(&list.finder)) {
+		free(pids);
+		cli_error("out of memory", strerror(ENOMEM), "ulimit -v unlimited");
+		return CLI_FAILED;
+	}
 	if (options->json) {
 		msp_json_object(&list.json);
 		msp_json_key(&list.json, "schema");
@@ -185,7 +169,7 @@ int cmd_list(const struct msp_options *options)
 	for (ssize_t i = 0; i < n; i++)
 		visit(&list, pids[i]);
 	rc = finish(&list);
-	cli_finder_free(&list.finder);
+	msp_finder_free(list.finder);
 	free(pids);
 	return rc;
 }

@@ -245,6 +245,7 @@ static void looks_into_files(void **state)
 	int fd = -1;
 
 	snprintf(path, sizeof(path), "%s", build->object);
+	msp_target_free(target);
 	assert_int_equal(msp_target_new(NULL, &target), 0);
 	assert_null(msp_target_info(target));
 	fd = open(path, O_RDONLY | O_CLOEXEC);
