@@ -408,7 +408,7 @@ static bool follows_call(struct msp_prover *p, uint64_t addr)
 	uint8_t b[8];
 	uint32_t word;
 
-	if (!msp_proof_pointer(addr, 1))
+	if (!msp_proof_address(p, addr, 1))
 		return false;
 	if (!msp_proof_read(p, addr - 8, b, sizeof(b)))
 		return true;
@@ -447,7 +447,7 @@ static bool check_frames(struct msp_prover *p, char *why)
 		return WHY("not readable");
 	for (int i = 0; frame && i < MAX_CFRAMES; i++, frame = prev) {
 		frame &= ~3ULL;
-		if (!msp_proof_pointer(frame, 8) ||
+		if (!msp_proof_address(p, frame, 8) ||
 		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_L, &L) ||
 		    !msp_proof_ref(p, frame + (uint64_t)(int64_t)l->cf_PC, &pc) ||
 		    !msp_proof_u64(p, frame + (uint64_t)(int64_t)l->cf_prev, &prev) ||
@@ -456,7 +456,7 @@ static bool check_frames(struct msp_prover *p, char *why)
 		if (L != p->main_L)
 			return WHY("frame 0x%" PRIx64 " holds 0x%" PRIx64, frame, L);
 		/* A bytecode position, a frame link, L, or an address: never something wider. */
-		if (pc >= 1ULL << 47)
+		if (pc > msp_proof_last(p))
 			return WHY("frame 0x%" PRIx64 " has position 0x%" PRIx64, frame, pc);
 		if (prev && prev <= frame)
 			return WHY("frame 0x%" PRIx64 " follows 0x%" PRIx64, prev, frame);

@@ -48,10 +48,20 @@ static inline uint64_t msp_proof_ref_size(const struct msp_prover *p)
 {
 	return p->layout->gc64 ? 8 : 4;
 }
-/* A plausible pointer to something aligned? */
+/* A plausible pointer to something aligned that is an object, or part of one? */
 static inline bool msp_proof_pointer(uint64_t addr, unsigned int align)
 {
 	return addr >= 4096 && addr < 1ULL << 47 && addr % align == 0;
+}
+/* The last address that a process has. */
+static inline uint64_t msp_proof_last(const struct msp_prover *p)
+{
+	return p->layout->arch == MSP_ARCH_ARM64 ? MSP_ARM64_ADDRESS : (1ULL << 47) - 1;
+}
+/* The same of code and C stacks, which on arm64 are above all objects. */
+static inline bool msp_proof_address(const struct msp_prover *p, uint64_t addr, unsigned int align)
+{
+	return addr >= 4096 && addr <= msp_proof_last(p) && addr % align == 0;
 }
 /* Is there an object with that type at addr? */
 bool msp_proof_is(struct msp_prover *p, uint64_t addr, uint8_t gct);

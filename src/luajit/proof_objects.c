@@ -212,7 +212,7 @@ static void check_c(struct msp_prover *p, struct msp_tally *t, uint64_t func, ui
 		return;
 	if (!msp_tally_add(t,
 			   msp_proof_u64(p, func + (uint64_t)l->fn_cfunc, &cfunc) &&
-				   msp_proof_pointer(cfunc, 1),
+				   msp_proof_address(p, cfunc, 1),
 			   "C function 0x%" PRIx64 " has no address", func))
 		return;
 	/* The library's own functions are in the same file as the VM. */
