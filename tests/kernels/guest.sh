@@ -3,23 +3,20 @@
 # Kernels and programs are kept in .cache.
 #
 # Set before: here (this folder). Environment: ARCH (amd64 or arm64), MOONSPY (a static moonspy of
-# it), GUEST_LIMIT (seconds until a guest is given up, 300), KEEP=1 (keep the results).
+# it), SLOW (factor to all limits of time: 1, arm64: 10), GUEST_LIMIT (seconds until a guest is given up, 300 by
+# that factor), KEEP=1 (keep the results).
 root=$(cd "$here/../.." && pwd)
-: "${ARCH:=amd64}" "${GUEST_LIMIT:=300}"
-case $ARCH in
-amd64) : "${MOONSPY:=$root/build/src/cli/moonspy}" ;;
-*) : "${MOONSPY:=$root/build-$ARCH/src/cli/moonspy}" ;;
-esac
-
 skip() {
 	echo "SKIP: $*"
 	exit 77
 }
+: "${ARCH:=amd64}"
 case $ARCH in
-amd64) qemu=qemu-system-x86_64 ;;
-arm64) qemu=qemu-system-aarch64 ;;
+amd64) qemu=qemu-system-x86_64 build=$root/build slow=1 ;;
+arm64) qemu=qemu-system-aarch64 build=$root/build-arm64 slow=10 ;;
 *) skip "there are no guests of $ARCH" ;;
 esac
+: "${MOONSPY:=$build/src/cli/moonspy}" "${SLOW:=$slow}" "${GUEST_LIMIT:=$((300 * slow))}"
 for tool in $qemu cpio python3; do
 	command -v $tool >/dev/null || skip "$tool is not installed (scripts/packages kernels arm64)"
 done
@@ -60,6 +57,7 @@ make_guest() {
 	cp "$here/init" "$guest/init"
 	cp "$job" "$guest/job"
 	cp "$root"/tests/workloads/*.lua "$here"/*.lua "$guest/workloads"
+	echo "SLOW=$SLOW" >"$guest/config"
 }
 
 pack_guest() {
@@ -76,7 +74,8 @@ find_kernel() {
 	echo "$work/$1"/boot/vmlinuz-*
 }
 
-# boot KERNEL FOLDER: the guest's results in FOLDER, its console in FOLDER/console. Both
+# boot KERNEL FOLDER: the guest's results in FOLDER, its console in FOLDER/console. $cpu: qemu's name of
+# the processor, one that has everything unless given. Both
 # processors take turns in one thread: with a thread each, one may run code that the other has
 # patched just now (static branches), and the kernel panics.
 boot() {
@@ -91,7 +90,7 @@ boot() {
 	esac
 	kernel=$1 console=$2
 	shift 2
-	timeout --foreground -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${CPU:-max}" -smp 2 -m 1024 \
+	timeout --foreground -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${cpu:-max}" -smp 2 -m 1024 \
 		-display none -monitor none -nic none -no-reboot "$@" -kernel "$kernel" -initrd "$work/initramfs" \
 		-append "console=$console panic=-1 quiet" </dev/null >"$into/qemu" 2>&1 ||
 		fault "qemu ended with $? (124: no end after $GUEST_LIMIT s)"

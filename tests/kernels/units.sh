@@ -7,10 +7,9 @@
 # Environment: see guest.sh. Ends with 0 (all passed), 1 (not) or 77 (cannot run here).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-: "${GUEST_LIMIT:=3600}" "${ARCH:=arm64}"
+: "${ARCH:=arm64}"
 suite=${1:-bookworm} version=${1:-bookworm}
 . "$here/guest.sh"
-build=$(cd "$(dirname "$MOONSPY")/../.." && pwd)
 ls "$build"/tests/unit/test-* >/dev/null 2>&1 || skip "no tests in $build (make ARM64=1 tests)"
 
 kernel=$(find_kernel "$suite") || skip "the kernel of $suite/$ARCH could not be fetched"
