@@ -293,6 +293,58 @@ MSP_SUB(native_unwind)
 	return MSP_STEP_MORE;
 }
 
+#define MSP_A64_BTI_C 0xd503245fu
+
+/* Where the code at w->pc of a callback has its page's first instructions, words being those from there on; 0: it is none. */
+static MSP_INLINE uint64_t callback_head_arm64(const struct msp_walk *w, const uint32_t word[4])
+{
+	uint64_t pc = w->pc;
+	uint32_t branch;
+
+	if ((word[0] & 0xff00001f) == 0x5800000b) /* ldr x11 */
+		return pc;
+	if ((word[0] & 0xff00001f) == 0x5800000a) /* ldr x10 */
+		return pc - 4;
+	if ((word[0] & 0xfffff7e0) == 0xd61f0160) /* br x11, braaz x11 */
+		return pc - 8;
+	if (word[0] == MSP_A64_BTI_C && (word[1] & 0xffe0001f) == 0x52800009) {
+		branch = word[2];
+		pc += 8;
+	} else if ((word[0] & 0xffe0001f) == 0x52800009) { /* mov w9, slot */
+		branch = word[1];
+		pc += 4;
+	} else {
+		branch = word[0];
+	}
+	if (branch >> 26 != 5) /* b */
+		return 0;
+	return pc + (uint64_t)((int64_t)((int32_t)(branch << 6) >> 6) * 4);
+}
+
+/*
+ * arm64: `mov w9, slot; b page`, and at the page's start `ldr x11, VM; ldr x10, g; br x11`. The
+ * return address is in its register, nothing is on the stack yet.
+ */
+static MSP_INLINE int native_callback_arm64(struct msp_walk *w)
+{
+	uint32_t *word = (uint32_t *)w->stack;
+	uint64_t head;
+
+	if (!w->exact || host_read(w, w->stack, 16, w->pc))
+		return 1;
+	head = callback_head_arm64(w, word);
+	if (!head || host_read(w, w->stack, 16, head) || (word[0] & 0xff00001f) != 0x5800000b ||
+		(word[1] & 0xff00001f) != 0x5800000a || (word[2] & 0xfffff7e0) != 0xd61f0160)
+		return 1;
+	walk_way(w, MSP_WAY_CALLBACK_CODE);
+	__builtin_memset(&w->rule, 0, sizeof(w->rule));
+	w->rule.cfa_kind = MSP_CFA_REG;
+	w->rule.cfa_reg = 31;
+	for (int i = 0; i < MSP_SLOT_COUNT; i++)
+		w->rule.saved[i] = MSP_SAVED_SAME;
+	return 0;
+}
+
 /*
  * FFI callbacks start in code that LuaJIT writes at run time (lj_ccallback.c):
  * `mov al, slot; jmp group`, then `push rbp; mov ah, group; mov rbp, g; jmp VM`,
@@ -305,6 +357,8 @@ MSP_SUB(native_callback_stub)
 	uint64_t to = 0;
 	int pushed;
 
+	if (host_arch(w) == MSP_ARCH_ARM64)
+		return native_callback_arm64(w);
 	if (host_arch(w) != MSP_ARCH_X86_64 || !w->exact || host_read(w, w->stack + 16, 16, w->pc))
 		return 1;
 	if (at[0] != 0xb0 && at[0] != 0xeb && at[0] != 0x55 && at[0] != 0xb4 && at[0] != 0x48 && at[0] != 0xe9 && at[0] != 0xff)

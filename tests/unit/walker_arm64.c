@@ -131,6 +131,35 @@ static void leaf(void **state)
 	assert_int_equal(w.error, MSP_ERR_LOST_REGISTER);
 }
 
+/* Where a fiber starts there is no unwind data: a zero frame pointer says that nothing called it (AAPCS64, 6.4.6). */
+static void fiber_root(void **state)
+{
+	(void)state;
+	t.rule.cfa_kind = MSP_CFA_NONE;
+	w.exact = 0;
+	w.known = MSP_ARM64_PRESERVED & ~(1u << 30);
+	w.reg[29] = 0;
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_NONE);
+	/* Anything else has to check out. */
+	start(NULL);
+	t.rule.cfa_kind = MSP_CFA_NONE;
+	w.exact = 0;
+	w.known = MSP_ARM64_PRESERVED & ~(1u << 30);
+	w.reg[29] = STACK + 8;
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_NO_RULE);
+	start(NULL);
+	t.rule.cfa_kind = MSP_CFA_NONE;
+	w.exact = 0;
+	w.reg[29] = STACK + 128;
+	put(STACK + 128, STACK + 256);
+	put(STACK + 136, TEXT + 0x404);
+	assert_int_equal(walk_step(&w), MSP_STEP_MORE);
+	assert_int_equal(w.pc, TEXT + 0x404);
+	assert_int_equal(w.ways, 1u << MSP_WAY_FRAME_POINTER);
+}
+
 static uint32_t exits_from(uint64_t pc)
 {
 	w.look = pc;
@@ -167,6 +196,35 @@ static void trace_exits(void **state)
 	put32(STACK + 0x700, STR_LR);
 	put32(STACK + 0x704, BL);
 	assert_int_equal(exits_from(STACK + 0x600), 0);
+}
+
+/* A callback's own code: a slot's, then the page's first instructions. */
+static void callback(void **state)
+{
+	static const struct {
+		uint64_t at;
+		uint32_t word;
+	} code[] = {
+		{0x200, 0x5800008b}, {0x204, 0x580000aa}, {0x208, 0xd61f0160}, {0x20c, 0xd503201f},
+		{0x220, 0x52800009}, {0x224, 0x17fffff7}, {0x228, 0xd503245f}, {0x22c, 0x52800029},
+		{0x230, 0x17fffff4}, {0x240, 0x52800009}, {0x244, 0x14000010},
+	};
+	static const uint64_t inside[] = {0x200, 0x204, 0x208, 0x220, 0x224, 0x228, 0x22c, 0x230};
+	static const uint64_t outside[] = {0x20c, 0x240, 0x244, 0x300};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(code) / sizeof(code[0]); i++)
+		put32(STACK + code[i].at, code[i].word);
+	for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
+		w.pc = STACK + inside[i];
+		assert_int_equal(MSP_CALL(&w, native_callback_stub), 0);
+		assert_int_equal(w.rule.cfa_off, 0);
+		assert_int_equal(w.rule.saved[MSP_SLOT_RA], MSP_SAVED_SAME);
+	}
+	for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+		w.pc = STACK + outside[i];
+		assert_int_equal(MSP_CALL(&w, native_callback_stub), 1);
+	}
 }
 
 /* An error lands in the VM block at TEXT + 0x2000; the unwinder's frame is 480 words long. */
@@ -219,7 +277,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(signed_return_address, start),
 		cmocka_unit_test_setup(leaf, start),
+		cmocka_unit_test_setup(fiber_root, start),
 		cmocka_unit_test_setup(trace_exits, start),
+		cmocka_unit_test_setup(callback, start),
 		cmocka_unit_test_setup(landing, start),
 		cmocka_unit_test_setup(places_of_base, start),
 	};
