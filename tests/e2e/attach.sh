@@ -14,7 +14,7 @@ for mode in jit nojit; do
 	wait_for "$work/late" "attach now"
 	record "$work/p" -p "$target" -d "${seconds}s"
 	check "attach late $mode" "$work/p" --graph "$workloads/late.graph" --min-whole 99.9 \
-		--min-samples $((seconds * 100))
+		--min-samples $((seconds * 50))
 	kill -0 "$target" 2>/dev/null || fail "the target is gone"
 	stop "$target"
 done
