@@ -263,14 +263,25 @@ static void improve(struct msp_lj_names *names, struct msp_names_entry *entry)
 	msp_proto_free(&pt);
 }
 
-/* The first call site that is seen may tell a name, where none was known yet. */
+/*
+ * A call site may tell a name, where none is known yet: the first that is seen, and one after each
+ * of the next passes of the index, which finds what the caller's upvalues hold.
+ */
+static bool may_name_by_call(const struct msp_lj_names *names, const struct msp_names_entry *entry)
+{
+	return !entry->calls ||
+	       (entry->calls <= TRIES_MAX && entry->called != names->index.passes &&
+		!strcmp(entry->fn->name, MSP_ANONYMOUS));
+}
+
 static void name_by_call(struct msp_lj_names *names, struct msp_names_entry *entry, uint64_t caller,
 			 uint32_t pos)
 {
 	const struct msp_lj_function *fn;
 	struct msp_proto pt;
 
-	entry->called = true;
+	entry->calls++;
+	entry->called = names->index.passes;
 	if (strcmp(entry->fn->name, MSP_ANONYMOUS) ||
 	    read_identified(names, entry->pt, entry->ident, &pt))
 		return;
@@ -296,7 +307,8 @@ static int entry_new(struct msp_lj_names *names, uint64_t pt, uint64_t ident, ui
 		*out = msp_cache_add(names, pt, ident);
 		(*out)->fn = fn;
 		(*out)->settled = settled;
-		(*out)->called = caller != 0;
+		(*out)->calls = caller != 0;
+		(*out)->called = names->index.passes;
 		(*out)->tried = names->index.passes;
 		msp_cache_keep_lines(names, *out, &proto);
 	}
@@ -323,7 +335,7 @@ int msp_lj_names_function(struct msp_lj_names *names, uint64_t pt, uint64_t iden
 	} else if (!entry->settled) {
 		improve(names, entry);
 	}
-	if (caller_pt && !entry->called)
+	if (caller_pt && may_name_by_call(names, entry))
 		name_by_call(names, entry, caller_pt, caller_pos);
 	entry->used = true;
 	*out = entry->fn;

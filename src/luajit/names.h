@@ -178,7 +178,8 @@ struct msp_names_entry {
 	uint32_t tried;		 /* passes of the index when its definition was last looked for */
 	uint8_t tries;		 /* how often it was looked for again */
 	bool settled, used;
-	bool called; /* a call site was looked at */
+	uint8_t calls;		 /* how often a call site was looked at */
+	uint32_t called;	 /* passes of the index when it was, last */
 };
 
 #define MSP_ANONYMOUS "anonymous"

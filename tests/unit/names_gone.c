@@ -200,6 +200,26 @@ static void test_one_site_one_name(void **state)
 	msp_lj_names_free(names);
 }
 
+/* Seen before the index knew what its caller's upvalues hold: it gets that name when it is seen again. */
+static void test_seen_too_early(void **state)
+{
+	struct msp_lj_names *names = lua_names(&lua, true);
+	uint64_t through = at_line(THROUGH_LINE)->addr;
+
+	(void)state;
+	if (main_found())
+		skip();
+	names->index.credit = 0;
+	names->index.credit_time = UINT64_MAX;
+	assert_string_equal(name_at(names, BY_SIZE_LINE, through, 0), "anonymous");
+	assert_string_equal(name_at(names, BY_SIZE_LINE, through, 0), "anonymous");
+	assert_int_equal(msp_lj_names_index(names, 10000000), 1);
+	assert_string_equal(name_at(names, BY_SIZE_LINE, 0, 0), "anonymous");
+	assert_string_equal(name_at(names, BY_SIZE_LINE, through, 0), "by_size");
+	assert_string_equal(name_at(names, BY_SIZE_LINE, 0, 0), "by_size");
+	msp_lj_names_free(names);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +228,7 @@ int main(void)
 		cmocka_unit_test(test_called),
 		cmocka_unit_test(test_variables),
 		cmocka_unit_test(test_one_site_one_name),
+		cmocka_unit_test(test_seen_too_early),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
