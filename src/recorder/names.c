@@ -18,7 +18,8 @@
 #define AT_ONCE 64
 
 struct rec_late_name {
-	struct msp_raw_frame stack[3]; /* VM, function, caller: all that its name depends on */
+	struct msp_raw_frame
+		stack[4]; /* VM, function, what is below, caller: all that its name depends on */
 	size_t depth;
 	uint32_t id; /* of the profile's frame */
 	uint32_t tries;
@@ -28,7 +29,8 @@ struct rec_late_name {
 void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i,
 		  uint32_t id)
 {
-	const struct msp_raw_frame *vm = msp_raw_vm_of(raw, i);
+	const struct msp_raw_frame *vm = msp_raw_vm_of(raw, i),
+				   *caller = msp_raw_caller_of(raw, n, i);
 	struct rec_late_name *late;
 
 	if (!vm || p->late_count >= MAX_LATE)
@@ -46,6 +48,8 @@ void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t
 	*late = (struct rec_late_name){.stack = {*vm, raw[i]}, .depth = 2, .id = id};
 	if (i + 1 < n)
 		late->stack[late->depth++] = raw[i + 1];
+	if (caller && caller != &raw[i + 1])
+		late->stack[late->depth++] = *caller;
 	late->due_ns = rec_now_ns() + FIRST_WAIT_NS;
 }
 

@@ -132,24 +132,23 @@ const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_
 	return NULL;
 }
 
-/*
- * The Lua function that called raw[i], and where; or the one that handed it to
- * a C function (table.sort, lua_pcall), and no position. 0: there is none.
- */
-static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint64_t *pt,
-		      uint32_t *pos)
+const struct msp_raw_frame *msp_raw_caller_of(const struct msp_raw_frame *raw, size_t n, size_t i)
 {
-	const struct msp_raw_frame *f;
 	size_t at = i + 1, last = i + CALLER_REACH < n ? i + CALLER_REACH : n;
 
 	while (at < last && raw[at].kind != MSP_RAW_LUA)
 		at++;
-	*pt = *pos = 0;
-	if (at == last)
-		return;
-	f = &raw[at];
-	*pt = f->addr;
-	*pos = at == i + 1 && !(f->flags & MSP_RAWF_NOPC) ? f->pos : 0;
+	return at < last ? &raw[at] : NULL;
+}
+
+/* Its prototype, and where it called; no position if there are others between. 0: there is none. */
+static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint64_t *pt,
+		      uint32_t *pos)
+{
+	const struct msp_raw_frame *f = msp_raw_caller_of(raw, n, i);
+
+	*pt = f ? f->addr : 0;
+	*pos = f == &raw[i + 1] && !(f->flags & MSP_RAWF_NOPC) ? f->pos : 0;
 }
 
 static int name_gone(struct msp_frame *out)

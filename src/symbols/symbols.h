@@ -56,6 +56,8 @@ size_t msp_symbolizer_inline(struct msp_symbolizer *symbols, const struct msp_ra
 
 /* The VM frame that the Lua frame raw[i] belongs to; NULL if there is none. */
 const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_t i);
+/* The Lua frame that called raw[i], maybe through C functions; NULL: there is none in reach. */
+const struct msp_raw_frame *msp_raw_caller_of(const struct msp_raw_frame *raw, size_t n, size_t i);
 /* Was the last frame's name there to stay? Else a Lua function's definition may still be found. */
 bool msp_symbolizer_final(const struct msp_symbolizer *symbols);
 
