@@ -28,7 +28,9 @@
 	_(PLT_GOT, ".plt.got") \
 	_(IPLT, ".iplt") \
 	_(RELA_PLT, ".rela.plt") \
-	_(RELA_DYN, ".rela.dyn")
+	_(RELA_DYN, ".rela.dyn") \
+	_(INIT, ".init") \
+	_(FINI, ".fini")
 
 enum msp_section_id {
 #define _(id, name) MSP_SECTION_##id,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Code that linkers and C libraries bring without CFI: PLT stubs (lld never
- * describes them, older GNU linkers only some) and musl's signal trampoline.
+ * describes them, older GNU linkers only some), _init and _fini, and musl's
+ * signal trampoline.
  * Their few instructions are decoded; what is not exactly one of them gets no
  * rule.
  */
@@ -13,24 +14,44 @@
 
 /* A trampoline is looked for in gaps between functions that are more than padding. */
 #define GAP_MIN 64
+/* A stub has no bigger frame. */
+#define STUB_DEPTH_MAX 4096
+/* x29, among those that a row tells of: cfi_rule.c. */
+#define ARM64_SLOT_FP 11
 
-enum stub_op { STUB_OTHER, STUB_PUSH, STUB_JUMP, STUB_PLAIN };
+/* What an instruction does to the stack. END: what follows begins with an empty frame. */
+enum stub_op { STUB_PUSH, STUB_POP, STUB_SUB, STUB_ADD, STUB_END, STUB_PLAIN };
+
+struct stub_code {
+	uint8_t bytes[4];
+	uint8_t match, length;
+	enum stub_op op;
+};
+
+/* Length of the instruction, 0 if it is none of these. */
+static size_t find_code(const struct stub_code *known, size_t count, const uint8_t *at, size_t size,
+			enum stub_op *op)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (size < known[i].length || memcmp(at, known[i].bytes, known[i].match))
+			continue;
+		*op = known[i].op;
+		return known[i].length;
+	}
+	return 0;
+}
 
 /* Length of the instruction, 0 if it is none that stubs are made of. */
 static size_t decode_x64(const uint8_t *at, size_t size, enum stub_op *op)
 {
-	static const struct {
-		uint8_t bytes[4];
-		uint8_t match, length;
-		enum stub_op op;
-	} known[] = {
+	static const struct stub_code known[] = {
 		{{0xf3, 0x0f, 0x1e, 0xfa}, 4, 4, STUB_PLAIN}, /* endbr64 */
 		{{0xff, 0x35}, 2, 6, STUB_PUSH},	      /* push x(%rip) */
 		{{0x68}, 1, 5, STUB_PUSH},		      /* push $x */
-		{{0xff, 0x25}, 2, 6, STUB_JUMP},	      /* jmp *x(%rip) */
-		{{0xf2, 0xff, 0x25}, 3, 7, STUB_JUMP},	      /* bnd jmp *x(%rip) */
-		{{0xe9}, 1, 5, STUB_JUMP},		      /* jmp x */
-		{{0xf2, 0xe9}, 2, 6, STUB_JUMP},	      /* bnd jmp x */
+		{{0xff, 0x25}, 2, 6, STUB_END},		      /* jmp *x(%rip) */
+		{{0xf2, 0xff, 0x25}, 3, 7, STUB_END},	      /* bnd jmp *x(%rip) */
+		{{0xe9}, 1, 5, STUB_END},		      /* jmp x */
+		{{0xf2, 0xe9}, 2, 6, STUB_END},		      /* bnd jmp x */
 		{{0x90}, 1, 1, STUB_PLAIN},
 		{{0x66, 0x90}, 2, 2, STUB_PLAIN},
 		{{0xcc}, 1, 1, STUB_PLAIN},
@@ -44,13 +65,32 @@ static size_t decode_x64(const uint8_t *at, size_t size, enum stub_op *op)
 		{{0x66, 0x2e, 0x0f, 0x1f}, 4, 10, STUB_PLAIN},
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (size < known[i].length || memcmp(at, known[i].bytes, known[i].match))
-			continue;
-		*op = known[i].op;
-		return known[i].length;
-	}
-	return 0;
+	return find_code(known, sizeof(known) / sizeof(known[0]), at, size, op);
+}
+
+/* The same for _init and _fini, of crti.o, crtn.o and what is linked between. */
+static size_t decode_x64_init(const uint8_t *at, size_t size, enum stub_op *op)
+{
+	static const struct stub_code known[] = {
+		{{0xf3, 0x0f, 0x1e, 0xfa}, 4, 4, STUB_PLAIN}, /* endbr64 */
+		{{0x48, 0x83, 0xec}, 3, 4, STUB_SUB},	      /* sub $x, %rsp */
+		{{0x48, 0x83, 0xc4}, 3, 4, STUB_ADD},	      /* add $x, %rsp */
+		{{0x50}, 1, 1, STUB_PUSH},		      /* push %rax */
+		{{0x58}, 1, 1, STUB_POP},		      /* pop %rax */
+		{{0x48, 0x8b, 0x05}, 3, 7, STUB_PLAIN},	      /* mov x(%rip), %rax */
+		{{0x48, 0xc7, 0xc0}, 3, 7, STUB_PLAIN},	      /* mov $x, %rax */
+		{{0x48, 0x85, 0xc0}, 3, 3, STUB_PLAIN},	      /* test %rax, %rax */
+		{{0x74}, 1, 2, STUB_PLAIN},		      /* je x: over the call */
+		{{0xff, 0xd0}, 2, 2, STUB_PLAIN},	      /* call *%rax */
+		{{0xff, 0x15}, 2, 6, STUB_PLAIN},	      /* call *x(%rip) */
+		{{0x67, 0xe8}, 2, 6, STUB_PLAIN},	      /* call x, padded */
+		{{0xe8}, 1, 5, STUB_PLAIN},		      /* call x */
+		{{0x66, 0x90}, 2, 2, STUB_PLAIN},
+		{{0x90}, 1, 1, STUB_PLAIN},
+		{{0xc3}, 1, 1, STUB_END}, /* ret */
+	};
+
+	return find_code(known, sizeof(known) / sizeof(known[0]), at, size, op);
 }
 
 static size_t decode_arm64(const uint8_t *at, size_t size, enum stub_op *op)
@@ -63,7 +103,7 @@ static size_t decode_arm64(const uint8_t *at, size_t size, enum stub_op *op)
 	if (insn == 0xa9bf7bf0) /* stp x16, x30, [sp, #-16]! */
 		*op = STUB_PUSH;
 	else if (insn == 0xd61f0220) /* br x17 */
-		*op = STUB_JUMP;
+		*op = STUB_END;
 	else if ((insn & 0x9f00001f) == 0x90000010 ||	   /* adrp x16, x */
 		 (insn & 0xffc003ff) == 0xf9400211 ||	   /* ldr x17, [x16, x] */
 		 (insn & 0xffc003ff) == 0x91000210 ||	   /* add x16, x16, x */
@@ -74,7 +114,27 @@ static size_t decode_arm64(const uint8_t *at, size_t size, enum stub_op *op)
 	return 4;
 }
 
-static void stub_rule(int arch, uint32_t depth, struct msp_rule *rule)
+static size_t decode_arm64_init(const uint8_t *at, size_t size, enum stub_op *op)
+{
+	static const struct stub_code known[] = {
+		{{0x3f, 0x23, 0x03, 0xd5}, 4, 4, STUB_PLAIN}, /* paciasp */
+		{{0xbf, 0x23, 0x03, 0xd5}, 4, 4, STUB_PLAIN}, /* autiasp */
+		{{0x5f, 0x24, 0x03, 0xd5}, 4, 4, STUB_PLAIN}, /* bti c */
+		{{0x1f, 0x20, 0x03, 0xd5}, 4, 4, STUB_PLAIN}, /* nop */
+		{{0xfd, 0x7b, 0xbf, 0xa9}, 4, 4, STUB_PUSH},  /* stp x29, x30, [sp, #-16]! */
+		{{0xfd, 0x03, 0x00, 0x91}, 4, 4, STUB_PLAIN}, /* mov x29, sp */
+		{{0xfd, 0x7b, 0xc1, 0xa8}, 4, 4, STUB_POP},   /* ldp x29, x30, [sp], #16 */
+		{{0xc0, 0x03, 0x5f, 0xd6}, 4, 4, STUB_END},   /* ret */
+	};
+
+	if (size >= 4 && at[3] >> 2 == 0x25) { /* bl x */
+		*op = STUB_PLAIN;
+		return 4;
+	}
+	return find_code(known, sizeof(known) / sizeof(known[0]), at, size, op);
+}
+
+static void stub_rule(int arch, uint32_t depth, bool keeps_fp, struct msp_rule *rule)
 {
 	memset(rule, 0, sizeof(*rule));
 	rule->cfa_kind = MSP_CFA_REG;
@@ -84,44 +144,74 @@ static void stub_rule(int arch, uint32_t depth, struct msp_rule *rule)
 		rule->saved[i] = MSP_SAVED_SAME;
 	if (arch == MSP_ARCH_X86_64 || depth)
 		rule->saved[MSP_SLOT_RA] = -8;
+	if (depth && keeps_fp)
+		rule->saved[ARM64_SLOT_FP] = -16;
 }
 
-static int add_stub_row(int arch, uint64_t addr, uint32_t depth, struct msp_rows *rows)
+static int add_stub_row(int arch, uint64_t addr, uint32_t depth, bool keeps_fp,
+			struct msp_rows *rows)
 {
 	struct msp_rule rule;
 	int index;
 
-	stub_rule(arch, depth, &rule);
+	stub_rule(arch, depth, keeps_fp, &rule);
 	index = msp_rows_intern(rows, &rule);
 	return index < 0 ? index : msp_rows_add(rows, (uint32_t)addr, (uint32_t)index);
 }
 
+typedef size_t decode_fn(const uint8_t *at, size_t size, enum stub_op *op);
+
+static decode_fn *decoder(int arch, bool init)
+{
+	if (arch == MSP_ARCH_X86_64)
+		return init ? decode_x64_init : decode_x64;
+	return init ? decode_arm64_init : decode_arm64;
+}
+
+/* The stack after an instruction. */
+static uint32_t depth_after(int arch, enum stub_op op, const uint8_t *at, uint32_t depth)
+{
+	bool x64 = arch == MSP_ARCH_X86_64;
+	uint32_t push = x64 ? 8 : 16;
+
+	switch (op) {
+	case STUB_PUSH:
+		return depth + push;
+	case STUB_POP:
+		return depth - push;
+	case STUB_SUB:
+		return depth + at[3];
+	case STUB_ADD:
+		return depth - at[3];
+	case STUB_END:
+		return x64 ? 8 : 0;
+	case STUB_PLAIN:
+		break;
+	}
+	return depth;
+}
+
 /*
- * Each stub starts with an empty frame and ends with a jump. The first one of
- * .plt is entered with one more word, the index that a stub has pushed.
+ * Each stub starts with an empty frame and ends with a jump, _init and _fini with a return. The
+ * first one of .plt is entered with one more word, the index that a stub has pushed.
  */
-static int decode_stubs(int arch, const struct msp_bytes *bytes, uint64_t addr,
+static int decode_stubs(int arch, bool init, const struct msp_bytes *bytes, uint64_t addr,
 			struct msp_rows *rows)
 {
 	bool x64 = arch == MSP_ARCH_X86_64;
-	uint32_t empty = x64 ? 8 : 0, push = x64 ? 8 : 16, depth = empty;
+	uint32_t empty = x64 ? 8 : 0, depth = empty;
 	size_t at = 0, length;
+	enum stub_op op;
 	int err = 0;
 
-	if (x64 && bytes->size > 2 && bytes->data[0] == 0xff && bytes->data[1] == 0x35)
+	if (x64 && !init && bytes->size > 2 && bytes->data[0] == 0xff && bytes->data[1] == 0x35)
 		depth += 8;
-	while (!err && at < bytes->size) {
-		enum stub_op op = STUB_OTHER;
-
-		length = x64 ? decode_x64(bytes->data + at, bytes->size - at, &op)
-			     : decode_arm64(bytes->data + at, bytes->size - at, &op);
+	while (!err && at < bytes->size && depth >= empty && depth < STUB_DEPTH_MAX) {
+		length = decoder(arch, init)(bytes->data + at, bytes->size - at, &op);
 		if (!length)
 			break;
-		err = add_stub_row(arch, addr + at, depth, rows);
-		if (op == STUB_PUSH)
-			depth += push;
-		if (op == STUB_JUMP)
-			depth = empty;
+		err = add_stub_row(arch, addr + at, depth, init && !x64, rows);
+		depth = depth_after(arch, op, bytes->data + at, depth);
 		at += length;
 	}
 	return err ? err : msp_rows_add(rows, (uint32_t)(addr + at), 0);
@@ -140,7 +230,8 @@ static int stub_section(struct msp_image *image, enum msp_section_id id, struct 
 	err = more ? 0 : MSP_E_NOMEM;
 	if (!err && msp_image_executable(image, bytes.vaddr, &end) &&
 	    bytes.size <= end - bytes.vaddr && end - image->min_vaddr <= UINT32_MAX)
-		err = decode_stubs(image->arch, &bytes, bytes.vaddr - image->min_vaddr, more);
+		err = decode_stubs(image->arch, id == MSP_SECTION_INIT || id == MSP_SECTION_FINI,
+				   &bytes, bytes.vaddr - image->min_vaddr, more);
 	if (!err)
 		err = msp_rows_fill(rows, more);
 	msp_rows_free(more);
@@ -257,8 +348,9 @@ static int signal_trampolines(struct msp_image *image, struct msp_rows *rows)
 
 int msp_stub_rows(struct msp_image *image, struct msp_rows *rows)
 {
-	static const enum msp_section_id ids[] = {MSP_SECTION_PLT, MSP_SECTION_PLT_SEC,
-						  MSP_SECTION_PLT_GOT, MSP_SECTION_IPLT};
+	static const enum msp_section_id ids[] = {MSP_SECTION_PLT,     MSP_SECTION_PLT_SEC,
+						  MSP_SECTION_PLT_GOT, MSP_SECTION_IPLT,
+						  MSP_SECTION_INIT,    MSP_SECTION_FINI};
 	int err = 0;
 
 	for (size_t i = 0; !err && i < sizeof(ids) / sizeof(ids[0]); i++)

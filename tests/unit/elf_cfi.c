@@ -349,6 +349,50 @@ static void stubs(void **state)
 	done(f);
 }
 
+/* _init as glibc and musl have it; up to what is no instruction of theirs. */
+static void init(void **state)
+{
+	static const uint8_t glibc[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08,
+					0x48, 0x8b, 0x05, 0,	0,    0,    0,	  0x48,
+					0x85, 0xc0, 0x74, 0x02, 0xff, 0xd0, 0xe8, 0,
+					0,    0,    0,	  0x48, 0x83, 0xc4, 0x08, 0xc3};
+	static const uint8_t musl[] = {0x50, 0xe8, 0, 0, 0, 0, 0x58, 0xc3, 0x55, 0xc3};
+	static const uint32_t arm[] = {0xd503233f, 0xa9bf7bfd, 0x910003fd, 0x94000000,
+				       0xa8c17bfd, 0xd50323bf, 0xd65f03c0};
+	struct fixture *f = calloc(1, sizeof(*f));
+	uint32_t at, fini;
+
+	test_elf_start(&f->elf, EM_X86_64, 0);
+	at = (uint32_t)test_elf_section(&f->elf, ".init", SHT_PROGBITS, glibc, sizeof(glibc))
+		     ->sh_offset;
+	fini = (uint32_t)test_elf_section(&f->elf, ".fini", SHT_PROGBITS, musl, sizeof(musl))
+		       ->sh_offset;
+	finish(f);
+	assert_cfa(rule_of(f->table, at + 4), MSP_CFA_REG, 7, 8);
+	assert_cfa(rule_of(f->table, at + 8), MSP_CFA_REG, 7, 16);
+	assert_cfa(rule_of(f->table, at + 27), MSP_CFA_REG, 7, 16);
+	assert_cfa(rule_of(f->table, at + 31), MSP_CFA_REG, 7, 8);
+	assert_int_equal(rule_of(f->table, at + 31)->saved[MSP_SLOT_RA], -8);
+	assert_cfa(rule_of(f->table, fini), MSP_CFA_REG, 7, 8);
+	assert_cfa(rule_of(f->table, fini + 1), MSP_CFA_REG, 7, 16);
+	assert_cfa(rule_of(f->table, fini + 7), MSP_CFA_REG, 7, 8);
+	assert_int_equal(rule_of(f->table, fini + 8)->cfa_kind, MSP_CFA_NONE);
+	done(f);
+
+	f = calloc(1, sizeof(*f));
+	test_elf_start(&f->elf, EM_AARCH64, 0);
+	at = (uint32_t)test_elf_section(&f->elf, ".init", SHT_PROGBITS, arm, sizeof(arm))
+		     ->sh_offset;
+	finish(f);
+	assert_cfa(rule_of(f->table, at + 4), MSP_CFA_REG, 31, 0);
+	assert_int_equal(rule_of(f->table, at + 4)->saved[MSP_SLOT_RA], MSP_SAVED_SAME);
+	assert_cfa(rule_of(f->table, at + 8), MSP_CFA_REG, 31, 16);
+	assert_int_equal(rule_of(f->table, at + 12)->saved[MSP_SLOT_RA], -8);
+	assert_int_equal(rule_of(f->table, at + 12)->saved[11], -16);
+	assert_cfa(rule_of(f->table, at + 24), MSP_CFA_REG, 31, 0);
+	done(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(push_and_pop),
@@ -362,7 +406,8 @@ int main(void)
 					   cmocka_unit_test(arm64),
 					   cmocka_unit_test(arm64_binder),
 					   cmocka_unit_test(arm64_thrower),
-					   cmocka_unit_test(stubs)};
+					   cmocka_unit_test(stubs),
+					   cmocka_unit_test(init)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
