@@ -405,8 +405,9 @@ static void check_mcode(struct msp_prover *p, struct msp_tally *tally, const str
 	bool stored = false;
 
 	if (!msp_tally_add(tally,
-			   t->szmcode && t->szmcode < MAX_MCODE && msp_proof_address(p, t->mcode, 1) &&
-				   t->spadjust % 8 == 0 && t->spadjust <= MAX_SPADJUST,
+			   t->szmcode && t->szmcode < MAX_MCODE &&
+				   msp_proof_address(p, t->mcode, 1) && t->spadjust % 8 == 0 &&
+				   t->spadjust <= MAX_SPADJUST,
 			   "trace %u has %u bytes at 0x%" PRIx64 ", stack %u", t->traceno,
 			   t->szmcode, t->mcode, t->spadjust))
 		return;
