@@ -148,6 +148,77 @@ static void test_side_traces(void **state)
 	assert_true(sides > 20);
 }
 
+struct stack {
+	struct msp_raw_frame frame[MSP_TRACE_DEPTH]; /* leaf first */
+	int count, sure;
+};
+
+static struct stack stack_at(struct msp_lj_traces *traces, const struct msp_trace_image *image,
+			     uint32_t offset)
+{
+	struct msp_raw_frame base = {
+		.kind = MSP_RAW_LUA, .addr = image->node[1].addr, .ident = image->node[1].ident};
+	struct msp_raw_frame vm = {.trace = image->number,
+				   .tofs = offset,
+				   .ident = msp_trace_image_ident(image, offset)};
+	struct stack s = {.sure = 0};
+	bool fresh;
+
+	s.count = msp_lj_traces_frames(traces, &vm, &base, s.frame, &fresh);
+	assert_true(s.count >= 0);
+	while (s.sure < s.count && !(s.frame[s.count - 1 - s.sure].flags & MSP_RAWF_GUESS))
+		s.sure++;
+	return s;
+}
+
+/* What is certain by less is certain by more: how many frames, of all places of all traces. */
+static int certain_frames(const struct fixture *f, const struct msp_lj_layout *less)
+{
+	struct msp_lj_traces *told = msp_lj_traces_new(&f->told, f->mem, f->g);
+	struct msp_lj_traces *untold = msp_lj_traces_new(less, f->mem, f->g);
+	int all = 0;
+
+	for (uint32_t n = 1; n < MAX_TRACES; n++) {
+		struct msp_trace_image *a = read_trace(f, f->mem, &f->told, n);
+		struct msp_trace_image *b = read_trace(f, f->mem, less, n);
+
+		for (uint32_t at = 0; a && b && at < a->szmcode; at++) {
+			struct stack more = stack_at(told, a, at), fewer = stack_at(untold, b, at);
+
+			assert_true(fewer.sure <= more.sure);
+			for (int i = 1; i <= fewer.sure; i++)
+				assert_true(fewer.frame[fewer.count - i].addr ==
+					    more.frame[more.count - i].addr);
+			all += fewer.sure;
+		}
+		msp_trace_image_free(a);
+		msp_trace_image_free(b);
+	}
+	msp_lj_traces_free(told);
+	msp_lj_traces_free(untold);
+	return all;
+}
+
+/* By all snapshots of a trace (where its code is not read: another architecture), by guards, by what snapshots say. */
+static void test_certain(void **state)
+{
+	struct fixture *f = *state;
+	struct msp_lj_layout unplaced;
+	int by_all, by_guards, told;
+
+	if (!f->g)
+		skip();
+	unplaced = f->untold;
+	unplaced.arch = MSP_ARCH_ARM64;
+	by_all = certain_frames(f, &unplaced);
+	by_guards = certain_frames(f, &f->untold);
+	told = certain_frames(f, &f->told);
+	print_message("certain frames: %d by all snapshots, %d by guards, %d as they say\n", by_all,
+		      by_guards, told);
+	assert_true(by_all > 0 && by_all <= by_guards && by_guards <= told);
+	assert_true(by_guards > told / 2);
+}
+
 /* Whatever it reads: ranges in the code, in the order of the snapshots, and no offset without one. */
 static void test_hostile(void **state)
 {
@@ -187,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_guards, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_side_traces, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_certain, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 	};
 
