@@ -196,9 +196,8 @@ void msp_vm_call_arm64(const struct msp_vm_states *s, int32_t i, struct state *s
 		st->base = BASE_STORED;
 }
 
-/* Is BASE loaded anew before it is used? Else the C function did not move the stack. */
 #define MAX_BEHIND 16
-static bool reloads(const struct msp_vm_states *s, int32_t i)
+bool msp_vm_reloads_base_arm64(const struct msp_vm_states *s, int32_t i)
 {
 	for (int n = 0; n < MAX_BEHIND; n++) {
 		const struct msp_insn *insn;
@@ -250,7 +249,7 @@ void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st
 	if (is_call(insn)) {
 		st->copy_1 = st->copy_2 = false;
 		msp_vm_call_arm64(s, i, st);
-		if (st->base == BASE_STORED && st->stored && !reloads(s, i))
+		if (st->base == BASE_STORED && st->stored && !msp_vm_reloads_base_arm64(s, i))
 			st->base = BASE_REG;
 		return;
 	}

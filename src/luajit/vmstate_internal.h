@@ -59,6 +59,9 @@ void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st
 /* The state while what is called runs. */
 void msp_vm_call_arm64(const struct msp_vm_states *s, int32_t i, struct state *st);
 
+/* Is BASE loaded anew behind an instruction, before it is used? A call that did not may not move the stack. */
+bool msp_vm_reloads_base_arm64(const struct msp_vm_states *s, int32_t i);
+
 bool msp_vm_loads_link(const struct msp_lj_layout *y, const struct msp_insn *insn);
 bool msp_vm_stores_link(const struct msp_lj_layout *y, const struct msp_insn *insn);
 /* What will be done next with the frame at BASE, behind an instruction. */
