@@ -460,7 +460,7 @@ struct msp_self;
 struct msp_self_options {
 	size_t size;        /* sizeof(struct msp_self_options) */
 	unsigned int slots; /* handlers that unwind at once; 0: 32. Memory is used as they are (100 KB each) */
-	unsigned int reads; /* most reads of memory for one stack, which bounds its time; 0: 1024, under 1 ms */
+	unsigned int reads; /* most reads of memory for one stack, about 2 us each; a deeper one is cut off with a mark; 0: 384 */
 };
 /* MSP_E_INVALID: not the own process; MSP_E_UNSUPPORTED: the process may not read itself (a sandbox); MSP_E_NOMEM. */
 MSP_API int msp_self_new(struct msp_target *target, const struct msp_self_options *options, struct msp_self **out);

@@ -10,7 +10,7 @@
 #include "moonspy/moonspy.h"
 
 #define SLOTS 32
-#define READS 1024
+#define READS 384
 
 static void free_tables(struct own_tables *tables)
 {

@@ -22,7 +22,6 @@ WORKLOADS = os.path.join(HERE, "..", "workloads")
 CHECK = os.path.join(HERE, "..", "e2e", "check.py")
 LUAJIT = os.environ.get("LUAJIT", "luajit")
 LIBRARY_LEAST_WHOLE = 90  # some samples pass before a library just loaded is known
-WAITS = ("library", "vms-threads", "vms-passed")
 SHOWN = 11  # buckets: up to 1 ms
 
 
@@ -63,7 +62,7 @@ def run(options, what, work, sums):
                  "--min-samples", str(int(100 * options.seconds))]
     # These timers go by the clock on the wall, and a handler waits where a stack is new: what is asked
     # for is that stacks are legal, not how often each comes. Threads that wait have no Lua frames.
-    arguments += ["--draws", "1", "--max-native", "95" if name in WAITS else "6"]
+    arguments += ["--draws", "1", "--max-native", "95" if name == "library" or name.startswith("vms-") else "6"]
     arguments += ["--min-whole", str(LIBRARY_LEAST_WHOLE if name == "library" else 99.9)]
     checked = subprocess.run([sys.executable, CHECK, out] + arguments)
     with open(out + ".times") as file:

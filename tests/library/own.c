@@ -107,7 +107,7 @@ static void any_registers(void **state)
 		}
 		count = msp_self_unwind(self, &context, frames, MSP_MAX_FRAMES, &result);
 		assert_true(count > 0 && count <= MSP_MAX_FRAMES);
-		assert_true(result.reads <= 1024);
+		assert_true(result.reads <= 384);
 		if (result.reason != MSP_ERR_NONE)
 			assert_int_equal(frames[count - 1].kind, MSP_RAW_ERROR);
 	}
