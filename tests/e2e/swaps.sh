@@ -16,6 +16,7 @@ target=$!
 sleep 0.2
 record "$work/q" --engine ptrace -r 199 -p "$target" -d 5s
 check "libraries in turn, ptrace" "$work/q" --graph "$workloads/swaps.graph" --min-whole 5 --max-native 100 \
+	--min-samples 30 \
 	--contains '{start};run_(?:first|second) \(swaps\);swapped \([a-z]*\.so\)=1'
 stop "$target"
 finish
