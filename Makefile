@@ -8,7 +8,6 @@
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
-#	make test-traces    frames inside of compiled code, against a LuaJIT built for it
 #	make soak-inprocess  programs that profile themselves, ten minutes each; MINUTES=1: less
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated

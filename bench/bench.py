@@ -4,7 +4,7 @@
 
 usage: bench.py [--quick] [--json] [--build FOLDER] [PART...]
 
-Parts: sample, slowdown, switches, start, memory, dump, output. --quick: under three minutes, fewer rounds.
+Parts: sample, slowdown, inside, switches, start, memory, dump, output. --quick: under three minutes, fewer rounds.
 Needs root. Ends with 0; a budget that is missed is said in the table, and is 1 with --strict;
 77: cannot run here.
 """
@@ -19,7 +19,7 @@ import peers
 import switches
 from lab import HERE, Figure, Lab, Missing
 
-PARTS = {"sample": figures.sample_cost, "slowdown": peers.slowdown, "switches": switches.switches,
+PARTS = {"sample": figures.sample_cost, "slowdown": peers.slowdown, "inside": peers.inside, "switches": switches.switches,
          "start": figures.first_sample, "memory": figures.memory, "dump": figures.dump, "output": figures.output}
 
 

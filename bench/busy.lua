@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- usage: luajit busy.lua [jit|nojit] [DEPTH] [profiled]
+-- usage: luajit busy.lua [jit|nojit] [DEPTH] [profiled | sysprof MS FILE]
 -- Works for ever on a steady stack of Lua functions about DEPTH deep, with a C boundary (gsub) at every
 -- tenth and a coroutine at every fortieth. After each 20 ms of CPU time it prints `CLOCK WORK`: CPU seconds
--- and work done so far. With `profiled` LuaJIT's own profiler is on, at 1 ms.
+-- and work done so far. With `profiled` LuaJIT's own profiler is on, at 1 ms; with `sysprof` moonspy's in-process one.
 local mode, depth = arg[1], tonumber(arg[2]) or 40
 if mode == "nojit" then jit.off() end
 if arg[3] == "profiled" then require("jit.p").start("fli1", "/dev/null") end
+if arg[3] == "sysprof" then
+  assert(require("moonspy.sysprof").start {mode = "C", interval = tonumber(arg[4]), path = arg[5]})
+end
 local clock, gsub, wrap, stdout = os.clock, string.gsub, coroutine.wrap, io.stdout
 
 local work, list = 0, {}

@@ -115,18 +115,35 @@ def slowdowns(lab, busy, profilers, rounds, seconds, skipped):
     return noise
 
 
-def own_profiler(lab, mode, rounds, seconds):
-    """LuaJIT's -jp=fl at 1 ms; it is in the process, so processes with and without it take turns."""
+def own_profiler(lab, mode, rounds, seconds, *how):
+    """LuaJIT's -jp=fl at 1 ms, or how; it is in the process, so processes with and without it take turns."""
+    how = how or ("profiled",)
+
     def rate(*profiled):
         with Busy(lab, mode, DEPTH, *profiled) as busy:
             return busy.rate(seconds)
 
     slow, plain = [], rate()
     for _ in range(rounds):
-        work, after = rate("profiled"), rate()
+        work, after = rate(*how), rate()
         slow.append(100 * (1 - 2 * work / (plain + after)))
         plain = after
     return slow
+
+
+def inside(lab):
+    """The in-process profiler, its thread and file with it; beside LuaJIT's own."""
+    modules = os.path.join(os.path.dirname(lab.output_bench), "../src/inprocess")
+    if not os.path.exists(os.path.join(modules, "sysprof.so")):
+        raise Missing("the in-process profiler is not built")
+    os.symlink(os.path.abspath(modules), lab.path("moonspy"))
+    os.environ["LUA_CPATH"], os.environ["LUA_PATH"] = lab.path("?.so;;"), lab.path("?.lua;;")
+    rounds, seconds = (3, 1) if lab.quick else (6, 2)
+    for mode in ("jit",) if lab.quick else ("jit", "nojit"):
+        for interval, budget in ((10, 1), (1, 5)):
+            slow = own_profiler(lab, mode, rounds, seconds, "sysprof", interval, lab.path("sysprof.bin"))
+            yield Figure("slowdown by moonspy.sysprof, mode C, %d ms, %s" % (interval, mode), slow, "%", budget)
+        yield Figure("slowdown by LuaJIT's -jp=fl, 1 ms, %s" % mode, own_profiler(lab, mode, rounds, seconds), "%")
 
 
 def slowdown(lab):

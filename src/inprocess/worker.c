@@ -4,13 +4,14 @@
  * functions in them are still there, names them and writes them. All signals are blocked in it; it
  * ends with the last session. The process as a target stays, so that the next session starts at once.
  */
+#include <link.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "inprocess/internal.h"
 
 #define PASS_NS 10000000ull	/* between looks at the rings */
-#define REFRESH_NS 250000000ull /* between looks at the mappings */
+#define REFRESH_NS 250000000ull /* between looks at the mappings, which take milliseconds */
 #define FLUSH_NS 200000000ull
 #define AT_ONCE 16 /* samples for which the lock is held */
 
@@ -20,6 +21,8 @@ static struct {
 	struct msp_backtrace *backtrace;
 	pid_t pid;
 	uint64_t refreshed_ns;
+	uint64_t loads; /* of libraries, and unloads, when it was last looked */
+	bool wanted;	/* a stack ended where something may be new */
 	pthread_t thread;
 	bool running;
 	uint64_t epoch; /* a thread of another one leaves */
@@ -49,6 +52,13 @@ static bool has_proved_vm(void)
 	return false;
 }
 
+static int take_loads(struct dl_phdr_info *info, size_t size, void *loads)
+{
+	(void)size;
+	*(uint64_t *)loads = info->dlpi_adds + info->dlpi_subs;
+	return 1;
+}
+
 static int open_target(void)
 {
 	int err;
@@ -59,6 +69,7 @@ static int open_target(void)
 		return err;
 	worker.pid = getpid();
 	worker.refreshed_ns = now_ns();
+	dl_iterate_phdr(take_loads, &worker.loads);
 	return msp_backtrace_new(worker.target, &worker.backtrace);
 }
 
@@ -75,7 +86,31 @@ static void close_target(void)
 static int refresh(void)
 {
 	worker.refreshed_ns = now_ns();
+	worker.wanted = false;
+	dl_iterate_phdr(take_loads, &worker.loads);
 	return msp_self_refresh(worker.self);
+}
+
+/* Libraries come and go; other mappings show when a stack meets them. */
+static void refresh_if_new(void)
+{
+	uint64_t loads = worker.loads;
+
+	dl_iterate_phdr(take_loads, &loads);
+	if (loads != worker.loads || (worker.wanted && now_ns() - worker.refreshed_ns > REFRESH_NS))
+		refresh();
+}
+
+/* Could a look at the mappings have made the stack whole? */
+static bool may_be_new(const struct sample *sample)
+{
+	const struct msp_raw_frame *last = &sample->frame[sample->frames - 1];
+
+	if (!sample->frames || last->kind != MSP_RAW_ERROR)
+		return false;
+	return last->pos == MSP_ERR_NO_PROCESS || last->pos == MSP_ERR_NO_MAPPING ||
+	       last->pos == MSP_ERR_NO_FILE || last->pos == MSP_ERR_NO_TABLE ||
+	       last->pos == MSP_ERR_LUA_NO_VM;
 }
 
 int worker_look(char *why, size_t size)
@@ -113,6 +148,7 @@ static bool take_some(struct session *session)
 		sample = ring_first(&session->ring);
 		if (!sample)
 			return false;
+		worker.wanted |= may_be_new(sample);
 		stream_sample(&session->stream, session, sample, worker.backtrace);
 		ring_drop(&session->ring, sample);
 		if (session->stream.ended)
@@ -186,8 +222,8 @@ static void *work(void *arg)
 
 		for (int i = 0; i < SESSIONS; i++)
 			more |= look_after(&sessions[i]);
-		if (worker.self && now_ns() - worker.refreshed_ns > REFRESH_NS)
-			refresh();
+		if (worker.self)
+			refresh_if_new();
 		if (more) {
 			pthread_mutex_unlock(&sysprof_lock);
 			sched_yield();

@@ -74,4 +74,17 @@ for _ = 1, 5 do
 end
 local once = io.open(path):read("*a")
 assert(once:find("ljs", 2, true) == nil)
+
+-- A library that is loaded while the profiler runs.
+local ffi = require "ffi"
+ffi.cdef "unsigned long crc32(unsigned long crc, const char *data, unsigned int size);"
+path = folder .. "/load.bin"
+assert(sysprof.start {mode = "C", interval = 1, path = path})
+burn(0.05)
+local zlib, stop, data = ffi.load "libz.so.1", os.clock() + 0.5, ("x"):rep(100000)
+while os.clock() < stop do
+  zlib.crc32(0, data, #data)
+end
+assert(sysprof.stop())
+assert(io.open(path):read("*a"):find("libz.so.1", 1, true))
 print("ok")
