@@ -32,7 +32,8 @@ static void run(struct reader *r, struct msp_sym_env *env, uint64_t entry,
 	env->code = r->build->code;
 	env->start = entry;
 	env->end = entry + MAX_FUNCTION;
-	env->max_insns = 400;
+	env->max_insns = 1500;
+	env->visits = 16;	 /* all paths leave by the same few instructions */
 	env->early_first = true; /* what is asked for is decided at the start */
 	env->refs32 = !r->build->layout.gc64;
 	env->event = event;

@@ -449,7 +449,8 @@ static bool may_visit(struct run *run, uint64_t addr)
 {
 	for (unsigned int i = 0; i < run->visit_count; i++) {
 		if (run->visit[i].addr == addr)
-			return run->visit[i].count++ < VISITS_PER_INSN;
+			return run->visit[i].count++ <
+			       (run->env->visits ? run->env->visits : VISITS_PER_INSN);
 	}
 	if (run->visit_count == MAX_VISITS)
 		return false;

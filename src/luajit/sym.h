@@ -56,6 +56,7 @@ struct msp_sym_env {
 	struct msp_code *code;
 	uint64_t start, end; /* the piece: control that leaves it is an event and ends the path */
 	unsigned int max_insns;
+	unsigned int visits; /* how often paths may come by one instruction; 0: as often as loops need */
 	bool early_first;  /* of the branches left to follow, the one met first; else last */
 	bool keep_spills; /* what is stored to the stack is what is loaded from there */
 	bool refs32; /* references to objects are 32 bits, untagged */
