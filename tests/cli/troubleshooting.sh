@@ -10,7 +10,7 @@ comm -13 entries errors | grep -v 'not there yet'
 :
 # Every reason and every second way is explained, by its text.
 texts() {
-	sed -n "/define $1/,/^\$/p" "$cases/../../src/unwind/frame.h" | sed -n 's/^\t_([A-Z_]*, "\(.*\)").*/\1/p'
+	sed -n "/define $1/,/^\$/p" "$cases/../../include/moonspy/frame.h" | sed -n 's/^\t_([A-Z_]*, "\(.*\)").*/\1/p'
 }
 texts MSP_ERROR_REASONS | grep -v '^none$\|^truncated$' >reasons
 texts MSP_WAYS >ways
