@@ -7,8 +7,9 @@
 #define PASTE(a, b) PASTE2(a, b)
 #define FRAME 8
 #define NOINLINE __attribute__((noinline, noclone))
+#define EXPORTED __attribute__((visibility("default")))
 
-char swapped_page[65536];
+EXPORTED char swapped_page[65536];
 
 NOINLINE static unsigned PASTE(NAME, _inner)(unsigned n)
 {
@@ -29,7 +30,7 @@ NOINLINE static unsigned PASTE(NAME, _outer)(unsigned n)
 	return PASTE(NAME, _inner)(room[n % FRAME]) + 1;
 }
 
-NOINLINE unsigned swapped(unsigned n)
+EXPORTED NOINLINE unsigned swapped(unsigned n)
 {
 	return PASTE(NAME, _outer)(n) + 1;
 }
