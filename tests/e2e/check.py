@@ -207,7 +207,8 @@ class Checker:
             if frame.kind not in ("native", "cfunction"):
                 state = None
             if frame.kind in ("native", "cfunction"):
-                if frame.name != "[luajit vm]":
+                # The stub of a call into a library has no frame of its own: it is its caller's jump.
+                if frame.name != "[luajit vm]" and not (frame.name or "").endswith("@plt"):
                     groups[-1].append(frame)
             else:
                 lua.append(frame)
