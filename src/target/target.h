@@ -64,7 +64,7 @@ void msp_maps_free(struct msp_maps *maps);
  * target's root if it still is that inode. MSP_E_NOT_FOUND, MSP_E_PERMISSION.
  */
 int msp_process_open_map(struct msp_process *process, const struct msp_map *map);
-/* Thread ids, ascending; *out is malloc'ed. Returns the count. */
+/* Thread ids, ascending: the leader's need not be the first. *out is malloc'ed. Returns the count. */
 int msp_process_threads(struct msp_process *process, pid_t **out);
 /* Name of a thread into buf (comm, at most 16 bytes with NUL). */
 int msp_process_thread_name(struct msp_process *process, pid_t tid, char buf[16]);
