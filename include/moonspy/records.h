@@ -12,7 +12,6 @@
 
 /* Set by the loader before the program is loaded. */
 struct msp_bpf_config {
-	uint64_t ns_dev, ns_ino; /* the pid namespace whose pids are meant; 0: the initial one */
 	uint32_t all;       /* sample every process, not only those in the process table */
 	uint32_t kernel;    /* with kernel frames */
 	uint32_t kernel_stack; /* bytes that a thread has in the kernel */

@@ -49,11 +49,6 @@ typedef struct user_pt_regs bpf_user_pt_regs_t;
 
 #endif
 
-/* uapi/linux/bpf.h */
-struct bpf_pidns_info {
-	__u32 pid, tgid;
-};
-
 /* uapi/linux/bpf_perf_event.h */
 struct bpf_perf_event_data {
 	bpf_user_pt_regs_t regs;
@@ -72,9 +67,29 @@ struct mm_struct {
 struct task_struct {
 	void *stack;
 	struct mm_struct *mm;
-	struct task_struct *real_parent;
+	struct task_struct *real_parent, *group_leader;
+	struct pid *thread_pid;
 	int tgid;
 	unsigned int flags;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+/* A number for each pid namespace that the thread is in, from the initial one (level 0) to its own. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
 };
 
 #if defined(__TARGET_ARCH_arm64)

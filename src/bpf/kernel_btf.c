@@ -60,13 +60,25 @@ static bool find_member(const struct btf *kernel, const struct btf_type *type, c
 	return false;
 }
 
-/* A type like the kernel's as far as CO-RE looks: pointers and integers. Negative: something else. */
-static int add_like(struct btf *out, const struct btf_type *type)
+/*
+ * A type like the kernel's as far as CO-RE looks: pointers, integers, structures whose members nobody
+ * asks for by way of this one, and arrays of structures. Negative: something else.
+ */
+static int add_like(struct btf *out, const struct btf *kernel, const struct btf_type *type)
 {
 	char name[NAME_SIZE];
+	int element, index;
 
 	if (btf_is_ptr(type))
 		return btf__add_ptr(out, 0);
+	if (btf_is_struct(type))
+		return btf__add_struct(out, NULL, type->size);
+	if (btf_is_array(type)) {
+		index = btf__add_int(out, "index", 4, 0);
+		element = add_like(out, kernel, btf__type_by_id(kernel, btf_array(type)->type));
+		return element < 0 ? element
+				   : btf__add_array(out, index, element, btf_array(type)->nelems);
+	}
 	if (!btf_is_int(type))
 		return -EINVAL;
 	snprintf(name, sizeof(name), "int%u", type->size * 8);
@@ -96,7 +108,7 @@ static int copy_struct(struct btf *out, const struct btf *kernel, const struct b
 		m->name = btf__name_by_offset(own, btf_members(type)[i].name_off);
 		if (!find_member(kernel, theirs, m->name, 0, &m->offset, &found))
 			continue;
-		m->type = add_like(out, found);
+		m->type = add_like(out, kernel, found);
 		count += m->type > 0;
 	}
 	err = btf__add_struct(out, name, theirs->size);

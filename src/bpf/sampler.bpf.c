@@ -15,6 +15,7 @@
 #define MSP_INLINE inline __attribute__((always_inline))
 /* BPF reads words from anywhere; told that they may be, the compiler would take them byte by byte. */
 typedef __u32 msp_word_anywhere;
+#define MAX_PID_NS_LEVEL 32 /* linux/pid_namespace.h */
 #define NULL ((void *)0)
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -56,6 +57,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct msp_bpf_process);
 } processes SEC(".maps");
+
+/* The inode of the pid namespace whose numbers are meant; 0: the initial one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} pid_namespace SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -503,15 +512,53 @@ static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
 	walk_error(w, MSP_ERR_TRUNCATED);
 }
 
+/* A thread's number in a pid namespace, which may be an outer one of the thread's own; 0: it is not in it. */
+static MSP_INLINE __u32 number_in(struct task_struct *task, __u32 namespace)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	void *numbers = (void *)pid + bpf_core_field_offset(struct pid, numbers);
+	__u32 level = BPF_CORE_READ(pid, level), inode;
+
+	for (int i = 0; i <= MAX_PID_NS_LEVEL && level <= MAX_PID_NS_LEVEL; i++, level--) {
+		struct upid *number = numbers + level * bpf_core_type_size(struct upid);
+		void *its = BPF_CORE_READ(number, ns);
+
+		its += bpf_core_field_offset(struct pid_namespace, ns) +
+		       bpf_core_field_offset(struct ns_common, inum);
+		if (bpf_probe_read_kernel(&inode, sizeof(inode), its))
+			return 0;
+		if (inode == namespace)
+			return BPF_CORE_READ(number, nr);
+	}
+	return 0;
+}
+
+static MSP_INLINE __u32 our_namespace(void)
+{
+	__u32 zero = 0;
+	__u64 *inode = bpf_map_lookup_elem(&pid_namespace, &zero);
+
+	return inode ? *inode : 0;
+}
+
+/* The number of a thread's process for the recorder; 0: it has none. */
+static MSP_INLINE __u32 number_of(struct task_struct *task)
+{
+	__u32 namespace = our_namespace();
+
+	return namespace ? number_in(BPF_CORE_READ(task, group_leader), namespace)
+			 : BPF_CORE_READ(task, tgid);
+}
+
 /* Until it runs another program, a child that was forked has the mappings of its parent. */
 static MSP_INLINE struct msp_bpf_process *find_parent(struct walk_slot *s, struct task_struct *task)
 {
 	struct task_struct *parent = BPF_CORE_READ(task, real_parent);
 	struct file *exe = BPF_CORE_READ(task, mm, exe_file);
-	__u32 pid = BPF_CORE_READ(parent, tgid);
+	__u32 pid = number_of(parent);
 	struct msp_bpf_process *p;
 
-	if (config.ns_ino || !exe || exe != BPF_CORE_READ(parent, mm, exe_file))
+	if (!pid || !exe || exe != BPF_CORE_READ(parent, mm, exe_file))
 		return NULL;
 	p = bpf_map_lookup_elem(&processes, &pid);
 	if (!p || p->pending)
@@ -547,22 +594,21 @@ static MSP_INLINE int find_process(struct walk_slot *s, __u32 pid, struct task_s
 }
 
 /* 0: not of our pid namespace, or no process. */
-static MSP_INLINE __u64 current_ids(void)
+static MSP_INLINE __u64 current_ids(struct task_struct *task)
 {
-	struct bpf_pidns_info ids = {0};
+	__u32 namespace = our_namespace(), tid;
 
-	if (!config.ns_ino)
+	if (!namespace)
 		return bpf_get_current_pid_tgid();
-	if (bpf_get_ns_current_pid_tgid(config.ns_dev, config.ns_ino, &ids, sizeof(ids)))
-		return 0;
-	return (__u64)ids.tgid << 32 | ids.pid;
+	tid = number_in(task, namespace);
+	return tid ? (__u64)number_of(task) << 32 | tid : 0;
 }
 
 /* The stack that the registers at ctx are of, with the slot to itself. */
 static MSP_INLINE int sample(void *ctx, __u32 slot, struct walk_slot *s)
 {
-	__u64 pid_tgid = current_ids();
 	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 pid_tgid = current_ids(task);
 	__u32 kernel_frames = 0;
 	struct pt_regs *saved;
 	int user;

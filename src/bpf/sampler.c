@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,8 +17,6 @@
 #include "bpf/clock.h"
 #include "bpf/internal.h"
 #include "moonspy/moonspy.h"
-
-#define INIT_PID_NS 0xeffffffcu /* linux/proc_ns.h: the same on every machine */
 
 /* What libbpf says while it loads; the last line is mostly the reason. One loader at a time. */
 static __thread char *load_log;
@@ -87,20 +84,10 @@ static int open_tables(struct msp_sampler *s, const struct msp_sampler_options *
 				    .images = bpf_map__fd(s->skel->maps.images),
 				    .layouts = bpf_map__fd(s->skel->maps.layouts),
 				    .mappings = bpf_map__fd(s->skel->maps.mappings),
-				    .processes = bpf_map__fd(s->skel->maps.processes)};
+				    .processes = bpf_map__fd(s->skel->maps.processes),
+				    .pid_namespace = bpf_map__fd(s->skel->maps.pid_namespace)};
 
 	return msp_tables_open(&s->tables, &fds, mapping_room(opts), MSP_RULE_ROOM);
-}
-
-/* In a container pids differ from those that the kernel counts by. */
-static void set_namespace(struct sampler_bpf *skel)
-{
-	struct stat st;
-
-	if (stat("/proc/self/ns/pid", &st) || st.st_ino == INIT_PID_NS)
-		return;
-	skel->rodata->config.ns_dev = st.st_dev;
-	skel->rodata->config.ns_ino = st.st_ino;
 }
 
 /* Four pages of 4 KB on both architectures, and on arm64 at least one, which may have 64 KB there. */
@@ -124,7 +111,6 @@ static int load_with(struct msp_sampler *s, const struct msp_sampler_options *op
 	s->skel->rodata->config.all = opts->all;
 	s->skel->rodata->config.kernel = opts->kernel;
 	s->skel->rodata->config.kernel_stack = kernel_stack_size();
-	set_namespace(s->skel);
 	if (getenv("MOONSPY_BPF_LOG"))
 		bpf_program__set_log_level(s->skel->progs.msp_on_event, 4); /* its statistics */
 	err = size_maps(s, opts);

@@ -4,12 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <bpf/bpf.h>
 
 #include "bpf/tables.h"
 #include "moonspy/moonspy.h"
+
+#define INIT_PID_NS 0xeffffffcu /* linux/proc_ns.h: the same on every machine */
+
+/* In a container pids differ from those that the kernel counts by. */
+static int set_namespace(const struct msp_table_fds *fds)
+{
+	uint32_t zero = 0;
+	uint64_t inode;
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st) || st.st_ino == INIT_PID_NS)
+		return 0;
+	inode = st.st_ino;
+	return bpf_map_update_elem(fds->pid_namespace, &zero, &inode, BPF_ANY) ? -errno : 0;
+}
 
 int msp_tables_open(struct msp_tables *t, const struct msp_table_fds *fds, uint32_t mappings,
 		    uint32_t rules)
@@ -27,7 +43,9 @@ int msp_tables_open(struct msp_tables *t, const struct msp_table_fds *fds, uint3
 			t->fd.rules, 0);
 	if (t->mappings == MAP_FAILED || t->rules == MAP_FAILED)
 		return -errno;
-	return ranges_init(&t->ranges, t->mapping_room) ? tables_init_rows(t) : -ENOMEM;
+	if (!ranges_init(&t->ranges, t->mapping_room))
+		return -ENOMEM;
+	return tables_init_rows(t) ?: set_namespace(&t->fd);
 }
 
 void msp_tables_close(struct msp_tables *t)

@@ -52,7 +52,7 @@ struct msp_sent_image {
 };
 
 struct msp_table_fds {
-	int segments, rules, images, layouts, mappings, processes;
+	int segments, rules, images, layouts, mappings, processes, pid_namespace;
 };
 
 struct msp_tables {

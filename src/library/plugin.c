@@ -333,9 +333,13 @@ static int take_maps(struct msp_plugin *plugin, const struct msp_plugin_options 
 	const struct {
 		const char *name;
 		int *fd;
-	} maps[] = {{"segments", &fds.segments}, {"rules", &fds.rules},
-		    {"images", &fds.images},	 {"layouts", &fds.layouts},
-		    {"mappings", &fds.mappings}, {"processes", &fds.processes}};
+	} maps[] = {{"segments", &fds.segments},
+		    {"rules", &fds.rules},
+		    {"images", &fds.images},
+		    {"layouts", &fds.layouts},
+		    {"mappings", &fds.mappings},
+		    {"processes", &fds.processes},
+		    {"pid_namespace", &fds.pid_namespace}};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
 		*maps[i].fd = options->map_fd(options->ctx, maps[i].name);

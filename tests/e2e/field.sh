@@ -84,6 +84,15 @@ if unshare -mpf --mount-proc true 2>/dev/null; then
 	unshare -mpf --mount-proc sh -c '"$2" spin 1 20 >/dev/null & exec "$1" record -r 999 -p $! -d 3s -f json -o "$3" --force -q' \
 		sh "$MOONSPY" "$field" "$work/p" || fail "inside of a container: status $?"
 	samples "from a container" 20 95
+	# shellcheck disable=SC2016
+	unshare -mpf --mount-proc sh -c 'unshare -mpf --mount-proc "$2" spin 1 20 >/dev/null & sleep 0.3
+		exec "$1" record -r 999 -N "$(basename "$2")" -d 3s -f json -o "$3" --force -q' \
+		sh "$MOONSPY" "$field" "$work/p" || fail "from a container into another: status $?"
+	samples "from a container into another" 20 95
+	# shellcheck disable=SC2016
+	unshare -mpf --mount-proc "$MOONSPY" record -r 999 -s -f json -o "$work/p" --force -q -- "$field" children 5 1 ||
+		fail "children in a container: status $?"
+	samples "children of 1 ms in a container" 20 85
 fi
 if unshare -T --boottime 1 true 2>/dev/null; then
 	unshare -T --boottime 100000 --monotonic 100000 "$MOONSPY" record -r 999 -f json -o "$work/p" --force -q -- \
