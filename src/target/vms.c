@@ -10,6 +10,8 @@
 #include "moonspy/moonspy.h"
 
 #define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
+#define MOST_SEARCHED \
+	(64ull << 30) /* bytes of a mapping: beyond, which pages are there takes minutes to ask */
 
 static void forget_vm(struct msp_vm *vm)
 {
@@ -120,13 +122,22 @@ static bool holds_objects(const struct msp_map *map)
 	return (map->prot & rw) == rw && !map->inode && strcmp(map->name, "[stack]") != 0;
 }
 
+/*
+ * Mappings of terabytes, of which next to nothing is there, are the shadows of sanitizers and the
+ * pools of databases. A VM in one is found by the stacks that it is on.
+ */
+static bool is_searched(const struct msp_map *map)
+{
+	return holds_objects(map) && map->end - map->start <= MOST_SEARCHED;
+}
+
 static void search_memory(struct search *search)
 {
 	const struct msp_host *host = search->space->host;
 	const struct msp_maps *maps = &search->space->maps;
 
 	for (size_t i = 0; i < maps->count; i++)
-		if (holds_objects(&maps->map[i]))
+		if (is_searched(&maps->map[i]))
 			host->present(host->ctx, maps->map[i].start, maps->map[i].end, scan_run,
 				      search);
 }
@@ -282,7 +293,7 @@ static void add_ranges(const struct msp_space *space, struct msp_lj_names *names
 	for (size_t i = 0; i < space->maps.count; i++) {
 		const struct msp_map *map = &space->maps.map[i];
 
-		if (holds_objects(map) && !map->shared &&
+		if (is_searched(map) && !map->shared &&
 		    msp_lj_names_add_range(names, map->start, map->end) == MSP_E_LIMIT)
 			return;
 	}

@@ -40,8 +40,8 @@ struct program {
 	pid_t pid;
 };
 
-/* Runs luajit with that option ("-joff", "-jon") until stop(). */
-static inline void start_program(struct program *program, const char *option)
+/* Runs luajit with that option ("-joff", "-jon") and a script that says when it is ready, until stop_program(). */
+static inline void start_script(struct program *program, const char *option, const char *script)
 {
 	int out[2];
 	char line[8];
@@ -51,7 +51,7 @@ static inline void start_program(struct program *program, const char *option)
 	if (program->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(out[1], 1);
-		execlp("luajit", "luajit", option, "-e", PROGRAM, NULL);
+		execlp("luajit", "luajit", option, "-e", script, NULL);
 		_exit(127);
 	}
 	close(out[1]);
@@ -61,6 +61,11 @@ static inline void start_program(struct program *program, const char *option)
 		exit(77);
 	}
 	close(out[0]);
+}
+
+static inline void start_program(struct program *program, const char *option)
+{
+	start_script(program, option, PROGRAM);
 }
 
 static inline void stop_program(struct program *program)

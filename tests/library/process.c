@@ -41,6 +41,26 @@ static void describes(void **state)
 	msp_target_free(target);
 }
 
+/* Reserves as much as the shadow of a sanitizer (where the system lets it), then is as the others are. */
+#define SPARSE \
+	"local ffi = require 'ffi'\n" \
+	"ffi.cdef 'void *mmap(void *, size_t, int, int, int, long);'\n" \
+	"SPARSE = ffi.C.mmap(nil, 2^44, 3, 0x4022, -1, 0)\n"
+
+/* What takes pages to look at would take hours here. */
+static void opens_sparse(void **state)
+{
+	struct program program;
+	struct msp_target *target;
+
+	start_script(&program, "-joff", SPARSE PROGRAM);
+	target = open_target(program.pid);
+	assert_int_equal(msp_target_info(target)->vms, 1);
+	assert_true(msp_target_vm(target, 0)->proved);
+	msp_target_free(target);
+	stop_program(&program);
+}
+
 /* Threads, and the frames of the one that runs. */
 static void dumps(void **state)
 {
@@ -319,11 +339,11 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(describes),	cmocka_unit_test(dumps),
-		cmocka_unit_test(reads_values), cmocka_unit_test(unwinds),
-		cmocka_unit_test(reads_traces), cmocka_unit_test(dumps_compiled),
-		cmocka_unit_test(finds),	cmocka_unit_test(looks_into_files),
-		cmocka_unit_test(refuses),
+		cmocka_unit_test(describes),	    cmocka_unit_test(dumps),
+		cmocka_unit_test(opens_sparse),	    cmocka_unit_test(reads_values),
+		cmocka_unit_test(unwinds),	    cmocka_unit_test(reads_traces),
+		cmocka_unit_test(dumps_compiled),   cmocka_unit_test(finds),
+		cmocka_unit_test(looks_into_files), cmocka_unit_test(refuses),
 	};
 
 	return cmocka_run_group_tests(tests, start, end);
