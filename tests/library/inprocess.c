@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@
 #define STACKS (1u << 16)
 #define SEEN (1u << 20)
 #define BUCKETS 64
+#define SLOW_NS 1000000
+#define SLOW_MAX 64
 
 /* A thread and its timer. */
 struct look {
@@ -55,6 +58,12 @@ static atomic_int ready, stop;
 static _Atomic(uint32_t) asked; /* a futex for the sampling thread */
 static _Atomic(uint64_t) busy, most_ns, most_reads, times[BUCKETS], slow, unnamed;
 
+/* What a handler did that took long: whose time was it? */
+static struct slow {
+	uint64_t ns, wall_ns, reads;
+	long faults, waits, preempted;
+} slow_ones[SLOW_MAX];
+
 static struct {
 	char *text;
 	uint64_t count;
@@ -64,11 +73,11 @@ static uint64_t samples, whole, truncated, errors[MSP_ERROR_REASON_COUNT];
 
 /* ---- In the handler ---- */
 
-static uint64_t cpu_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
@@ -92,6 +101,22 @@ static void raise_to(_Atomic(uint64_t) *most, uint64_t value)
 		;
 }
 
+static void note_slow(const struct look *l, uint64_t ns, uint64_t wall_ns,
+		      const struct rusage *before)
+{
+	uint64_t i = atomic_fetch_add(&slow, 1);
+	struct rusage after;
+
+	getrusage(RUSAGE_THREAD, &after);
+	if (i < SLOW_MAX)
+		slow_ones[i] = (struct slow){.ns = ns,
+					     .wall_ns = wall_ns,
+					     .reads = l->result.reads,
+					     .faults = after.ru_minflt - before->ru_minflt,
+					     .waits = after.ru_nvcsw - before->ru_nvcsw,
+					     .preempted = after.ru_nivcsw - before->ru_nivcsw};
+}
+
 static void note_time(const struct look *l, uint64_t ns)
 {
 	int bucket = 0;
@@ -99,7 +124,6 @@ static void note_time(const struct look *l, uint64_t ns)
 	while (bucket < BUCKETS - 1 && (ns / 1000) >> bucket)
 		bucket++;
 	atomic_fetch_add(&times[bucket], 1);
-	atomic_fetch_add(&slow, ns > 1000000);
 	raise_to(&most_ns, ns);
 	raise_to(&most_reads, l->result.reads);
 }
@@ -143,15 +167,21 @@ static void arm(struct look *l)
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	struct look *l = info->si_value.sival_ptr;
+	struct rusage usage;
 	int kept = errno;
-	uint64_t before;
+	uint64_t before, wall, ns;
 
 	(void)number;
 	if (info->si_code != SI_TIMER || atomic_load(&stop) || pid != getpid())
 		return;
-	before = cpu_ns();
+	getrusage(RUSAGE_THREAD, &usage);
+	wall = clock_ns(CLOCK_MONOTONIC);
+	before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	l->count = msp_self_unwind(self, context, l->frame, MSP_MAX_FRAMES, &l->result);
-	note_time(l, cpu_ns() - before);
+	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+	note_time(l, ns);
+	if (ns > SLOW_NS)
+		note_slow(l, ns, clock_ns(CLOCK_MONOTONIC) - wall, &usage);
 	l->hash = l->count > 0 ? hash_of(l) : 0;
 	if (l->count < 0) {
 		atomic_fetch_add(&busy, 1);
@@ -320,7 +350,10 @@ static void write_profile(void)
 	fclose(out);
 }
 
-/* A line "samples busy unnamed slow most_ns most_reads", then how many took less than 1, 2, 4, ... us. */
+/*
+ * A line "samples busy unnamed slow most_ns most_reads", then how many took less than 1, 2, 4, ... us,
+ * then a line for each that was slow.
+ */
 static void write_times(void)
 {
 	char path[4096];
@@ -335,6 +368,14 @@ static void write_times(void)
 		(unsigned long long)most_ns, (unsigned long long)most_reads);
 	for (int i = 0; i < BUCKETS; i++)
 		fprintf(out, "%llu\n", (unsigned long long)times[i]);
+	for (uint64_t i = 0; i < slow && i < SLOW_MAX; i++)
+		fprintf(out,
+			"%llu us of CPU time, %llu us by the clock: %llu reads, %ld page faults, "
+			"waited %ld times, preempted %ld times\n",
+			(unsigned long long)slow_ones[i].ns / 1000,
+			(unsigned long long)slow_ones[i].wall_ns / 1000,
+			(unsigned long long)slow_ones[i].reads, slow_ones[i].faults,
+			slow_ones[i].waits, slow_ones[i].preempted);
 	fclose(out);
 }
 
