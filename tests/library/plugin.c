@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls around the BPF object, where the agent of examples/ does not go: what they refuse. */
+/* The calls around the BPF object, where the agent of examples/ does not go: what they refuse, and probes. */
 #include "help.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <link.h>
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 
 #include <moonspy/plugin.h>
 
@@ -57,6 +63,133 @@ static void names(struct msp_plugin *plugin)
 	msp_plugin_remove(plugin, getpid());
 }
 
+/* ---- Probes ---- */
+
+#define HITS 5
+
+static struct msp_plugin *probing;
+static int hits;
+
+/* What is probed, and who calls it: the library names them. */
+__attribute__((noipa)) void probed(int n)
+{
+	__asm__ volatile("" : : "r"(n) : "memory");
+}
+
+__attribute__((noipa)) void calls_probed(void)
+{
+	for (int i = 0; i < HITS; i++)
+		probed(i);
+	__asm__ volatile("" : : : "memory");
+}
+
+/* Where the code at an address is in this program's file. */
+static int find_offset(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	uint64_t *at = arg, address = *at - info->dlpi_addr;
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type == PT_LOAD && address - p->p_vaddr < p->p_filesz)
+			*at = address - p->p_vaddr + p->p_offset;
+	}
+	return 1; /* the program is the first */
+}
+
+/* An event for each call of probed() by this thread. Negative: not here. */
+static int open_uprobe(void)
+{
+	struct perf_event_attr attr = {.size = sizeof(attr), .sample_period = 1, .disabled = 1};
+	FILE *type = fopen("/sys/bus/event_source/devices/uprobe/type", "r");
+	uint64_t offset = (uint64_t)(uintptr_t)probed;
+
+	if (!type)
+		return -1;
+	assert_int_equal(fscanf(type, "%u", &attr.type), 1);
+	fclose(type);
+	dl_iterate_phdr(find_offset, &offset);
+	attr.uprobe_path = (uint64_t)(uintptr_t) "/proc/self/exe";
+	attr.probe_offset = offset;
+	return (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int on_record(void *ctx, void *data, size_t size)
+{
+	const struct msp_sample *sample;
+	struct msp_backtrace *stack;
+	int n;
+
+	if (msp_plugin_record(probing, data, size, &sample, &stack) != 1)
+		return 0;
+	n = msp_backtrace_name(stack);
+	assert_int_equal(sample->pid, getpid());
+	assert_null(msp_backtrace_reason(stack));
+	assert_true(n >= 5);
+	assert_string_equal(msp_backtrace_frame(stack, 0)->name, "probed");
+	assert_string_equal(msp_backtrace_frame(stack, 1)->name, "calls_probed");
+	assert_string_equal(msp_backtrace_frame(stack, (size_t)n - 1)->name, "_start");
+	hits++;
+	return 0;
+}
+
+/* Each call gives the stack at its first instruction, until the event, which is closed, is no more. */
+static void hit(struct bpf_object *object, int event, int program)
+{
+	struct ring_buffer *ring = ring_buffer__new(map_fd(object, "ring"), on_record, NULL, NULL);
+
+	assert_non_null(ring);
+	assert_int_equal(ioctl(event, PERF_EVENT_IOC_SET_BPF, program), 0);
+	assert_int_equal(ioctl(event, PERF_EVENT_IOC_ENABLE, 0), 0);
+	hits = 0;
+	calls_probed();
+	close(event);
+	calls_probed();
+	assert_true(ring_buffer__consume(ring) >= HITS);
+	assert_int_equal(hits, HITS);
+	ring_buffer__free(ring);
+}
+
+/* A program of somebody else, which ends in a tail call of that one. */
+static int tail_caller(int program)
+{
+	int programs = bpf_map_create(BPF_MAP_TYPE_PROG_ARRAY, NULL, 4, 4, 1, NULL), zero = 0;
+	struct bpf_insn code[] = {
+		{.code = BPF_LD | BPF_DW | BPF_IMM,
+		 .dst_reg = BPF_REG_2,
+		 .src_reg = BPF_PSEUDO_MAP_FD,
+		 .imm = programs},
+		{0},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_tail_call},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+
+	assert_true(programs >= 0);
+	assert_int_equal(bpf_map_update_elem(programs, &zero, &program, BPF_ANY), 0);
+	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "caller", "GPL", code,
+			     sizeof(code) / sizeof(code[0]), NULL);
+}
+
+static void probes(struct bpf_object *object, struct msp_plugin *plugin)
+{
+	int program = bpf_program__fd(bpf_object__find_program_by_name(object, "msp_on_probe"));
+	int caller = tail_caller(program), event = open_uprobe();
+
+	if (event < 0) {
+		printf("not tested: no uprobes here\n");
+		return;
+	}
+	probing = plugin;
+	assert_int_equal(msp_plugin_add(plugin, getpid()), 0);
+	hit(object, event, program);
+	assert_true(caller >= 0);
+	event = open_uprobe();
+	hit(object, event, caller);
+	close(caller);
+}
+
 int main(int argc, char **argv)
 {
 	struct bpf_object *object = argc == 2 ? bpf_object__open_file(argv[1], NULL) : NULL;
@@ -84,6 +217,7 @@ int main(int argc, char **argv)
 	assert_int_equal(msp_plugin_new(&options, &plugin), 0);
 	refuses(plugin);
 	names(plugin);
+	probes(object, plugin);
 	msp_plugin_free(plugin);
 	msp_plugin_free(NULL);
 	bpf_object__close(object);
