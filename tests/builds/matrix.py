@@ -233,7 +233,7 @@ class Row:
             for mode in modes:
                 command, graph = self.live_command(name, mode)
                 pid = self.start(command)
-                time.sleep(0.3)
+                wait_cpu_time(pid, self.row.get("startup", 0.1))
                 if "proved" not in self.cells:
                     self.evidence(self.proof(pid))
                 self.record(pid, graph, mode)
@@ -250,8 +250,9 @@ class Row:
         for name in self.workloads():
             for mode in ["nojit", "jit"] if self.truth["jit"] else ["nojit"]:
                 stacks = os.path.join(self.work, "stacks")
-                done = subprocess.run([os.path.join(self.build, "tests/conformance/oracle"), "-n", str(self.args.steps), "-t",
-                                       name + " " + mode, "-o", stacks, *self.command(name + ".lua", "100000", mode)],
+                done = subprocess.run([os.path.join(self.build, "tests/conformance/oracle"), "-n", str(self.args.steps), "-w",
+                                       "%d" % (1000 * self.row.get("startup", 0.1)), "-t", name + " " + mode, "-o", stacks,
+                                       *self.command(name + ".lua", "100000", mode)],
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.env, timeout=600)
                 steps += self.args.steps
                 text = done.stdout
@@ -298,6 +299,19 @@ def family(pid):
         except OSError:
             pass
     return found
+
+
+def wait_cpu_time(pid, seconds):
+    """Until the process has had that much, or is gone, or does nothing."""
+    for _ in range(600):
+        try:
+            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return
+        if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") >= seconds:
+            return
+        time.sleep(0.05)
 
 
 def maps(pid, name):

@@ -13,6 +13,7 @@ Debian's source packages. Fields:
   make      arguments of make
   edit      ((file, pattern, text), ...): changes to the tree, each must be found
   strip     the program is stripped
+  startup   seconds of CPU time that the program needs to enter its script, with a margin [0.1]
   nginx     the program is nginx with the Lua module, under wrk's load
   workloads what it runs instead of the usual ones
   ci        part of the quick selection: each layout once, seconds to build
@@ -66,7 +67,7 @@ ROWS = [
     debian("bullseye library", "bullseye", ["libluajit-5.1-2"], LIBRARY, None, BULLSEYE),
     debian("bookworm tarantool", "bookworm", ["tarantool"], "usr/bin/tarantool",
            ["usr/bin/tarantool"], ("bookworm", "tarantool", "third_party/luajit"), depends=True,
-           truth="-DLUAJIT_SMART_STRINGS=1", workloads="tarantool"),
+           truth="-DLUAJIT_SMART_STRINGS=1", workloads="tarantool", startup=1.5),
 
     built("plain", BOOKWORM),
     built("amalgamated", BOOKWORM, "amalg"),

@@ -4,7 +4,7 @@
  *   -n STEPS      in all [200000]
  *   -b STEPS      in a row; then the process runs freely for a while [4000]
  *   -f MS         at most how long it runs freely [12]
- *   -w MS         how long it runs before: it has then loaded its libraries and entered its script [60]
+ *   -w MS         how much CPU time it has before: it has then loaded its libraries and entered its script [60]
  *   -k STEPS      every how many steps BPF is asked too; 0: never [997]
  *   -d STEPS      every how many steps a core file is asked too; 0: never [19940]
  *   -s STEPS      every how many steps a signal comes, SIGUSR1 or SIGUSR2; 0: never [0]

@@ -310,6 +310,24 @@ void oracle_process_refresh(struct oracle_process *p)
 		msp_space_find_host_vms(p->space);
 }
 
+/* One that waits more than it works is not waited for longer than that. */
+#define MOST_WAITS 20
+
+/* Runs until the thread has had that much CPU time, however busy the machine is. */
+static bool run_up(struct oracle_process *p, unsigned int ms)
+{
+	struct msp_thread_times times;
+
+	for (int i = 0; i < MOST_WAITS; i++) {
+		if (!oracle_process_run(p, ms))
+			return false;
+		if (msp_process_thread_times(p->process, p->tid, &times) ||
+		    times.used_ns >= ms * 1000000ull)
+			break;
+	}
+	return true;
+}
+
 int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
 			 unsigned int ms, struct oracle_process *p)
 {
@@ -334,7 +352,7 @@ int oracle_process_start(struct msp_images *images, char *const argv[], const ch
 		return MSP_E_GONE;
 	if (!open_target(p))
 		return MSP_E_NOMEM;
-	return oracle_process_run(p, ms) ? 0 : MSP_E_GONE;
+	return run_up(p, ms) ? 0 : MSP_E_GONE;
 }
 
 /* Its other threads may be traced too: until they are waited for, it does not end. */
