@@ -368,14 +368,20 @@ static MSP_INLINE int lua_given_base(struct msp_walk *w, uint64_t base)
  * An error unwinds the Lua stack ahead of the C stack (err_unwind of lj_err.c):
  * between two instructions L->base is that of the next C frame already, and
  * L->cframe is not yet. That code has L and L->cframe in registers, and in one
- * more (rax) where the link is that it has followed: it leads to L->base.
+ * more (rax, x0) where the link is that it has followed: it leads to L->base.
+ * The frame with that link was one of this C frame's, which has called from no
+ * lower BASE: else it is what a call that has returned left behind. Negative:
+ * which of both cannot be told, for the stack has been moved since, and BASE not.
  */
 MSP_SUB(lua_has_unwound)
 {
 	const struct msp_lj_layout *y = host_layout(w, w->layout);
-	uint64_t at = w->kept[0][MSP_SLOT_RA], link = 0;
+	uint64_t at = w->kept[0][MSP_SLOT_RA], link = 0, base;
 
 	if (!y || !w->kept_count || host_read(w, &link, 8, at))
+		return 0;
+	base = reg_known(w, y->reg_base) ? reg_get(w, y->reg_base) : w->l_end - 8;
+	if (lua_in_stack(w, base) && at + 8 > base)
 		return 0;
 	if (!y->fr2)
 		link >>= 32;
@@ -384,6 +390,8 @@ MSP_SUB(lua_has_unwound)
 	w->cand_pc = 0; /* the innermost frame's registers */
 	if (!lua_kept_has(w, w->l) || !lua_kept_has(w, w->l_cframe))
 		return 0;
+	if (!lua_in_stack(w, base))
+		return -1;
 	walk_way(w, MSP_WAY_UNWOUND);
 	return 1;
 }
@@ -419,8 +427,12 @@ MSP_SUB_N(lua_find_base)
 		w->lua_flags |= MSP_LUA_JIT;
 	if (suspended || w->jit_base)
 		return lua_given_base(w, suspended ? suspended : w->jit_base);
-	if (!w->exact && n == w->l_cframe && lua_in_stack(w, w->kept[0][MSP_SLOT_RA]) && MSP_CALL(w, lua_has_unwound))
-		return lua_no_frame(w, w->l_base);
+	if (!w->exact && n == w->l_cframe && lua_in_stack(w, w->kept[0][MSP_SLOT_RA])) {
+		int unwound = MSP_CALL(w, lua_has_unwound);
+
+		if (unwound)
+			return unwound < 0 ? MSP_ERR_LUA_THROWN : lua_no_frame(w, w->l_base);
+	}
 	if (w->rule.leaf & MSP_LEAF_KNOWN)
 		return MSP_CALL(w, lua_leaf_by_rule);
 	walk_way(w, MSP_WAY_NO_ROW);
