@@ -68,8 +68,13 @@ static void add_memory(struct oracle_insn *out, const cs_x86_op *op, bool big)
 	out->memory_count++;
 }
 
+/* By itself, or as what is moved to; not by arithmetic, as in prologues and epilogues. */
 static bool writes_sp(csh handle, const cs_insn *insn)
 {
+	const cs_x86_op *to = &insn->detail->x86.operands[0];
+
+	if (insn->id == X86_INS_MOV && to->type == X86_OP_REG && to->reg == X86_REG_RSP)
+		return true;
 	return cs_reg_write(handle, insn, X86_REG_RSP) || cs_reg_write(handle, insn, X86_REG_ESP);
 }
 
