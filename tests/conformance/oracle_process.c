@@ -226,15 +226,31 @@ static void sleep_ms(unsigned int ms)
 		;
 }
 
-bool oracle_process_run(struct oracle_process *p, unsigned int ms)
+static bool has_had(struct oracle_process *p, unsigned int ms)
+{
+	struct msp_thread_times times;
+
+	return msp_process_thread_times(p->process, p->tid, &times) ||
+	       times.used_ns >= ms * 1000000ull;
+}
+
+/* Runs for that long; up: until it has had that much CPU time, if it is not at rest for 20 times as long. */
+static bool run(struct oracle_process *p, unsigned int ms, bool up)
 {
 	oracle_memory_flush(p->memory);
 	if (ptrace(PTRACE_CONT, p->tid, 0, 0) != 0)
 		return false;
 	sleep_ms(ms);
+	for (int i = 1; up && i < 20 && !has_had(p, ms); i++)
+		sleep_ms(ms);
 	if (ptrace(PTRACE_INTERRUPT, p->tid, 0, 0) != 0 || !wait_stop(p, PTRACE_CONT, is_interrupt))
 		return false;
 	return get_registers(p);
+}
+
+bool oracle_process_run(struct oracle_process *p, unsigned int ms)
+{
+	return run(p, ms, false);
 }
 
 bool oracle_process_step(struct oracle_process *p)
@@ -310,24 +326,6 @@ void oracle_process_refresh(struct oracle_process *p)
 		msp_space_find_host_vms(p->space);
 }
 
-/* One that waits more than it works is not waited for longer than that. */
-#define MOST_WAITS 20
-
-/* Runs until the thread has had that much CPU time, however busy the machine is. */
-static bool run_up(struct oracle_process *p, unsigned int ms)
-{
-	struct msp_thread_times times;
-
-	for (int i = 0; i < MOST_WAITS; i++) {
-		if (!oracle_process_run(p, ms))
-			return false;
-		if (msp_process_thread_times(p->process, p->tid, &times) ||
-		    times.used_ns >= ms * 1000000ull)
-			break;
-	}
-	return true;
-}
-
 int oracle_process_start(struct msp_images *images, char *const argv[], const char *preload,
 			 unsigned int ms, struct oracle_process *p)
 {
@@ -352,7 +350,7 @@ int oracle_process_start(struct msp_images *images, char *const argv[], const ch
 		return MSP_E_GONE;
 	if (!open_target(p))
 		return MSP_E_NOMEM;
-	return run_up(p, ms) ? 0 : MSP_E_GONE;
+	return run(p, ms, true) ? 0 : MSP_E_GONE;
 }
 
 /* Its other threads may be traced too: until they are waited for, it does not end. */
