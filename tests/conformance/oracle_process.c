@@ -234,6 +234,18 @@ static bool has_had(struct oracle_process *p, unsigned int ms)
 	       times.used_ns >= ms * 1000000ull;
 }
 
+/* One that becomes another program, as chroot does, stands still at that. */
+static void pass_exec(struct oracle_process *p)
+{
+	siginfo_t info = {0};
+
+	if (waitid(P_PID, p->tid, &info, WSTOPPED | WNOHANG | WNOWAIT | __WALL) || !info.si_pid ||
+	    info.si_status != (SIGTRAP | PTRACE_EVENT_EXEC << 8))
+		return;
+	waitid(P_PID, p->tid, &info, WSTOPPED | WNOHANG | __WALL);
+	ptrace(PTRACE_CONT, p->tid, 0, 0);
+}
+
 /* Runs for that long; up: until it has had that much CPU time, if it is not at rest for 20 times as long. */
 static bool run(struct oracle_process *p, unsigned int ms, bool up)
 {
@@ -241,8 +253,10 @@ static bool run(struct oracle_process *p, unsigned int ms, bool up)
 	if (ptrace(PTRACE_CONT, p->tid, 0, 0) != 0)
 		return false;
 	sleep_ms(ms);
-	for (int i = 1; up && i < 20 && !has_had(p, ms); i++)
+	for (int i = 1; up && i < 20 && !has_had(p, ms); i++) {
+		pass_exec(p);
 		sleep_ms(ms);
+	}
 	if (ptrace(PTRACE_INTERRUPT, p->tid, 0, 0) != 0 || !wait_stop(p, PTRACE_CONT, is_interrupt))
 		return false;
 	return get_registers(p);
