@@ -124,7 +124,7 @@ static bool holds_objects(const struct msp_map *map)
 
 /*
  * Mappings of terabytes, of which next to nothing is there, are the shadows of sanitizers and the
- * pools of databases. A VM in one is found by the stacks that it is on.
+ * pools of databases. The search finds no VM in one.
  */
 static bool is_searched(const struct msp_map *map)
 {
