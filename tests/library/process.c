@@ -47,6 +47,22 @@ static void describes(void **state)
 	"ffi.cdef 'void *mmap(void *, size_t, int, int, int, long);'\n" \
 	"SPARSE = ffi.C.mmap(nil, 2^44, 3, 0x4022, -1, 0)\n"
 
+static bool has_sparse(pid_t pid)
+{
+	unsigned long start, end;
+	char path[32], line[4400];
+	bool found = false;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = fopen(path, "r");
+	while (maps && fgets(line, sizeof(line), maps))
+		found |= sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start >= 1ul << 44;
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
 /* What takes pages to look at would take hours here. */
 static void opens_sparse(void **state)
 {
@@ -54,6 +70,11 @@ static void opens_sparse(void **state)
 	struct msp_target *target;
 
 	start_script(&program, "-joff", SPARSE PROGRAM);
+	if (!has_sparse(program.pid)) {
+		print_message("not tested: the system gives no mapping of 16 TB\n");
+		stop_program(&program);
+		skip();
+	}
 	target = open_target(program.pid);
 	assert_int_equal(msp_target_info(target)->vms, 1);
 	assert_true(msp_target_vm(target, 0)->proved);
