@@ -42,12 +42,18 @@ static int name_by_parent(struct msp_lj_names *names, const struct msp_proto *ch
 				   .mem = &names->mem,
 				   .set = names->set,
 				   .work = MSP_VIEW_WORK};
+	enum msp_proto_tail tail;
 	uint32_t pos;
 
 	view.pt = parent && names->set ? recent(names, parent) : NULL;
 	if (!view.pt || !msp_define_find(&view, child, &pos))
 		return MSP_E_NOT_FOUND;
-	return msp_define_name(&view, child, pos, out);
+	tail = msp_proto_tail(view.pt);
+	if (tail == MSP_TAIL_BROKEN)
+		return MSP_E_NOT_FOUND;
+	if (msp_define_name(&view, child, pos, out))
+		return 1;
+	return tail == MSP_TAIL_WHOLE ? 0 : MSP_E_NOT_FOUND;
 }
 
 static int name_by_index(struct msp_lj_names *names, const struct msp_proto *pt,

@@ -230,6 +230,26 @@ bool msp_proto_var(const struct msp_proto *pt, uint32_t pos, uint32_t slot,
 	return false;
 }
 
+enum msp_proto_tail msp_proto_tail(const struct msp_proto *pt)
+{
+	struct msp_proto_var var = {.end = 1};
+	const uint8_t *p, *end;
+	uint32_t start = 0;
+
+	if (!pt->varinfo)
+		return MSP_TAIL_WHOLE;
+	p = pt->data + pt->varinfo;
+	end = pt->data + pt->sizept;
+	while (next_var(&p, end, &var)) {
+		if (var.start < start || var.end < var.start || var.end > pt->sizebc)
+			return MSP_TAIL_BROKEN;
+		start = var.start;
+	}
+	if (p + 1 != end || *p != VARNAME_END)
+		return MSP_TAIL_BROKEN;
+	return var.end > var.start ? MSP_TAIL_WHOLE : MSP_TAIL_DOUBTFUL;
+}
+
 int msp_lj_string_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 		       uint64_t ref, char *buf, size_t cap, uint32_t *len)
 {

@@ -91,6 +91,20 @@ bool msp_proto_var(const struct msp_proto *pt, uint32_t pos, uint32_t slot,
 		   struct msp_proto_var *out, uint32_t *work);
 
 /*
+ * Collected memory keeps what it held until something is written over it, first mostly by the
+ * allocator: dlmalloc, and LuaJIT's lj_alloc.c after it, puts the size of a free block into its
+ * last bytes (prev_foot), which are those of the last variable here. Overwritten by a small
+ * number and zeros, the last variable at best is one that lives nowhere, as a compiler hardly
+ * makes it, or more is broken.
+ */
+enum msp_proto_tail {
+	MSP_TAIL_BROKEN,   /* no list of variables that ends with the block: nothing in it counts */
+	MSP_TAIL_DOUBTFUL, /* a variable may be missing */
+	MSP_TAIL_WHOLE,	   /* also: there is none */
+};
+enum msp_proto_tail msp_proto_tail(const struct msp_proto *pt);
+
+/*
  * Reads a string object into buf, at most cap - 1 bytes and a NUL; *len is its
  * whole length (and more than cap - 1 if it was cut).
  */
