@@ -188,6 +188,7 @@ struct ljvm_constants {
  * Written by the loader, never changed. Lists of names are texts one behind the other, each with its NUL; an empty one
  * ends the list; the index of a name counts from 0.
  */
+struct ljvm_live;
 struct ljvm_addresses {
 	const void *vm_code, *vm_code_end; /* assembler code of the interpreter; end 0: not known */
 	const void *vm_ffi_call;           /* within it: has a frame of its own; 0: there is none */
@@ -196,7 +197,8 @@ struct ljvm_addresses {
 	const char *gc_names;              /* "pause", "propagate", ...: by phase */
 	const char *trace_errors;          /* formats of messages: by the reason of an abort */
 	const char *version;               /* "LuaJIT 2.1.0-beta3": one text */
-	const char *bc_names;              /* one text: 6 characters an opcode, padded with spaces */
+	const char *bc_names;              /* of bytecode instructions: by opcode */
+	struct ljvm_live *live;            /* the list of live VMs, below; 0: there is none */
 };
 
 /* ---- Live VMs ---- */
@@ -207,23 +209,26 @@ struct ljvm_addresses {
  */
 struct ljvm_slot {
 	uint64_t g;         /* global_State */
-	uint64_t thread;    /* thread pointer (x86-64: fs_base, arm64: tpidr_el0) of the thread that last ran a hook of
-	                     * this VM: creation, a step of the collector, the compiler's work. A hint. 0: not known */
+	uint64_t thread;    /* thread pointer (x86-64: fs_base, arm64: tpidr_el0) of the thread that was last seen to run
+	                     * it: as it was created, the collector's phase changed, a trace was recorded, an error
+	                     * was thrown. A hint. 0: not known */
 	uint64_t tables;    /* struct ljvm_table_list: of its traces; 0: there are none */
 	uint32_t serial;    /* number of the VM, from 1: never used again in this process */
 	uint32_t gc_phase;  /* as last told by the probe gc_phase */
-	uint64_t work;      /* the VM's own */
+	uint64_t unused;    /* the VM's own */
 };
 
 #define LJVM_SLOTS 64
 struct ljvm_slots {
 	uint64_t next;      /* more of them; 0: there are none. Once set, never changed: it is never freed */
-	struct ljvm_slot slot[LJVM_SLOTS];
+	uint32_t count, unused;
+	struct ljvm_slot slot[LJVM_SLOTS]; /* so many */
 };
 
 struct ljvm_live {
+	uint32_t size;      /* of this */
+	uint32_t slot_size; /* sizeof(struct ljvm_slot): newer ones may be larger */
 	uint64_t slots;     /* address of the first struct ljvm_slots */
-	uint32_t slot_size, slots_size; /* sizeof of both: newer ones may be larger. The slots end the structure */
 	uint32_t created;   /* VMs so far */
 	uint32_t missed;    /* VMs that are not in the list for want of memory */
 	/*
@@ -394,7 +399,7 @@ struct ljvm_descriptor {
 	uint32_t size; /* of all of it */
 	uint8_t pointer_size; /* of addresses in it, and of pointers in the VM's structures that are not object references */
 	uint8_t unused[7];
-	struct ljvm_part constants, addresses, live, helpers;
+	struct ljvm_part constants, addresses, helpers;
 };
 
 #define LJVM_SYMBOL luaJIT_vm_descriptor
