@@ -11,7 +11,7 @@
 #	make soak-inprocess  programs that profile themselves, ten minutes each; MINUTES=1: less
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
-#	make test-arm64     built for arm64, and the same on Debian's arm64 kernels, emulated
+#	make test-arm64     built for arm64, stepped in user mode, and on Debian's arm64 kernels, emulated
 #	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
@@ -97,9 +97,10 @@ oracle: tests
 test-kernels: all
 	@MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy tests/kernels/run.sh $(SUITES)
 
-test-arm64:
+test-arm64: tests
 	@$(MAKE) -s ARM64=1 tests
-	@ARCH=arm64 tests/kernels/run.sh $(SUITES); rc=$$?; tests/kernels/oracle.sh $(SUITES) && exit $$rc
+	@rc=0; tests/conformance/qemu_steps.sh $(BUILD)/tests/conformance/qemu-steps 2100 all $(SUITES) || rc=1; \
+		ARCH=arm64 tests/kernels/run.sh $(SUITES) || rc=1; tests/kernels/oracle.sh $(SUITES) || rc=1; exit $$rc
 
 test-traces: tests
 	@for suite in $(or $(SUITES),bookworm bullseye); do echo "$$suite:"; SUITE=$$suite \

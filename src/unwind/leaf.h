@@ -421,8 +421,12 @@ MSP_SUB_N(lua_find_base)
 	 * Its frames have been walked down to the last: they were not those of their C frames, because an
 	 * error unwinds, as in lua_has_unwound(), and no register told.
 	 */
-	if (!suspended && !w->jit_base && !w->exact && w->walked_l == w->l && w->walked_g == w->g)
-		return MSP_ERR_LUA_THROWN;
+	if (!suspended && w->walked_l == w->l && w->walked_g == w->g) {
+		if (w->jit_base) /* or L->cframe is a frame that was left: LuaJIT until 2020, an error in a trace's exit */
+			return MSP_ERR_LUA_CFRAME;
+		if (!w->exact)
+			return MSP_ERR_LUA_THROWN;
+	}
 	if (w->jit_base) /* after a finalizer that the trace's GC step ran, only the inner frame's link is right */
 		w->lua_flags |= MSP_LUA_JIT;
 	if (suspended || w->jit_base)

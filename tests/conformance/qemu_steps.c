@@ -7,8 +7,8 @@
  *   -o FILE    every distinct stack with names, as json: for oracle_check.py
  *   -t TEXT    names the line of figures
  *   -v         prints each stack that is not whole, else the first at each place
- * Steps an arm64 program and unwinds at each instruction. Exit status: 0 all stacks are whole, 1 not,
- * 2 it could not be done.
+ * Steps an arm64 program and unwinds at each instruction. Exit status: 0 all stacks are whole, or cut at
+ * the walker's limit, 1 not, 2 it could not be done.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ struct run {
 	struct oracle_process process; /* only what shows stacks with names */
 	struct oracle_report report;
 	struct oracle_stack stack;
-	uint64_t steps, whole;
+	uint64_t steps, whole, cut; /* cut: at the walker's limit */
 };
 
 static bool open_guest(struct run *r)
@@ -124,13 +124,16 @@ static void look(struct run *r, const struct msp_registers *regs)
 	oracle_stack_take(&r->stack, &stack);
 	r->steps++;
 	r->whole += !stack.error;
+	r->cut += stack.error == MSP_ERR_TRUNCATED;
 	for (int i = 0; i < MSP_WAY_COUNT; i++)
 		r->report.ways[i] += stack.ways >> i & 1;
 	if (stack.error) {
 		r->report.marked[stack.error]++;
 		map = msp_space_find(p->space, regs->pc);
-		if (oracle_report_kind(&r->report, "not whole", regs->pc - (map ? map->base : 0)) ||
-		    r->options.verbose)
+		if (stack.error != MSP_ERR_TRUNCATED &&
+		    (oracle_report_kind(&r->report, "not whole",
+					regs->pc - (map ? map->base : 0)) ||
+		     r->options.verbose))
 			show(r, regs, "not whole");
 	}
 	oracle_report_stack(&r->report, p, &r->stack);
@@ -194,7 +197,7 @@ int main(int argc, char **argv)
 		printf("%s: %" PRIu64 " steps, %" PRIu64 " not whole%s\n", r.options.title, r.steps,
 		       r.steps - r.whole, marks);
 		oracle_report_ways(&r.report);
-		rc = r.steps < r.options.steps ? 2 : r.steps != r.whole;
+		rc = r.steps < r.options.steps ? 2 : r.steps != r.whole + r.cut;
 		if (r.options.json && oracle_report_write(&r.report, r.options.json) != 0)
 			rc = 2;
 	}

@@ -272,6 +272,29 @@ static void places_of_base(void **state)
 	assert_int_equal(lua_leaf_link(&w, 0), 0x5008);
 }
 
+/* The coroutine's frames have been walked to the last: what is further out on the C stack is not its. */
+static void walked_to_the_last(void **state)
+{
+	(void)state;
+	w.layout = 1;
+	w.l = w.walked_l = STACK + 64;
+	w.l_cframe = STACK + 4096;
+	w.l_stack = STACK + 1024;
+	w.l_end = STACK + 2048;
+	w.exact = 0;
+	assert_int_equal(lua_find_base(&w, STACK + 4096), MSP_ERR_LUA_THROWN);
+	/* A trace, as it seems, whose exit had an error: LuaJIT until 2020 goes on in the C frame that this has left. */
+	w.exact = 1;
+	w.jit_base = STACK + 1056;
+	assert_int_equal(lua_find_base(&w, STACK + 4096), MSP_ERR_LUA_CFRAME);
+	/* But a trace whose GC step has run a finalizer has frames below that one. */
+	w.suspended_count = 1;
+	w.suspended[0].l = w.l;
+	w.suspended[0].base = STACK + 1056;
+	assert_int_not_equal(lua_find_base(&w, STACK + 4096), MSP_ERR_LUA_CFRAME);
+	assert_int_equal(w.lua_base, STACK + 1056);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -282,6 +305,7 @@ int main(void)
 		cmocka_unit_test_setup(callback, start),
 		cmocka_unit_test_setup(landing, start),
 		cmocka_unit_test_setup(places_of_base, start),
+		cmocka_unit_test_setup(walked_to_the_last, start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
