@@ -393,12 +393,23 @@ struct ljvm_part {
 	uint32_t size;
 };
 
+enum ljvm_flag {
+	/*
+	 * Made outside of the VM, by proof, for a LuaJIT that was built without one. -1 and 0 may mean: not known. Parts
+	 * have the size 0 until there is a VM that it could be proved on: look again then. Few probes fire.
+	 */
+	LJVM_FLAG_OUTSIDE = 1,
+	/* There can be VMs that are not in the list. */
+	LJVM_FLAG_LIVE_PARTIAL = 2
+};
+
 struct ljvm_descriptor {
 	char magic[8];
 	uint16_t major, minor;
 	uint32_t size; /* of all of it */
 	uint8_t pointer_size; /* of addresses in it, and of pointers in the VM's structures that are not object references */
-	uint8_t unused[7];
+	uint8_t flags; /* enum ljvm_flag */
+	uint8_t unused[6];
 	struct ljvm_part constants, addresses, helpers;
 };
 
