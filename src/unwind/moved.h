@@ -51,6 +51,9 @@ static MSP_INLINE int lua_kept_has(const struct msp_walk *w, uint64_t value)
 	for (uint32_t i = 1; i < MSP_SLOT_COUNT; i++)
 		if (w->kept[w->cand_pc & (MSP_KEPT_FRAMES - 1)][i] == value)
 			return 1;
+	for (uint32_t i = 0; w->cand_pc == 0 && i < MSP_LEAF_REGS; i++)
+		if (w->leaf[i] == value)
+			return 1;
 	return 0;
 }
 

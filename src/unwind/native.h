@@ -56,8 +56,10 @@ static MSP_INLINE void native_keep(struct msp_walk *w)
 {
 	uint32_t n = w->frame_count - w->first_frame, slot;
 
-	if (n >= MSP_KEPT_FRAMES)
+	if (n >= MSP_KEPT_FRAMES || n != w->kept_count)
 		return;
+	for (slot = 0; n == 0 && slot < MSP_LEAF_REGS; slot++)
+		w->leaf[slot] = w->reg[slot] & -(uint64_t)(w->known >> slot & 1);
 	for (slot = 1; slot < MSP_SLOT_COUNT; slot++) {
 		uint32_t reg = arch_slot_reg(w, slot) & 31;
 

@@ -17,6 +17,7 @@
 /* Native frames, innermost first, whose registers are kept: the code that moves a Lua stack is among them. */
 #define MSP_KEPT_FRAMES 4
 #define MSP_KEPT_REGS 16 /* MSP_SLOT_COUNT, and room up to a power of two */
+#define MSP_LEAF_REGS 16 /* by DWARF number: all of x86-64, x0 to x15 */
 
 /* Slots of a Lua stack that are read at once: a few frames. A power of two. */
 #define MSP_SLOTS_READ 32
@@ -64,6 +65,7 @@ struct msp_walk {
 	uint32_t found;
 	uint32_t kept_count;
 	uint64_t kept[MSP_KEPT_FRAMES][MSP_KEPT_REGS]; /* preserved registers; in MSP_SLOT_RA, a result */
+	uint64_t leaf[MSP_LEAF_REGS]; /* of the innermost of them, the others too */
 
 	/* Lua. */
 	uint32_t layout;    /* of the VM being walked */
