@@ -8,7 +8,8 @@
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
-#	make soak-inprocess  programs that profile themselves, ten minutes each; MINUTES=1: less
+#	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
+#	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-arm64     built for arm64, stepped in user mode, and on Debian's arm64 kernels, emulated
@@ -83,8 +84,9 @@ abi: tests
 	@tests/library/abi.sh $(BUILD)/src/library/libmoonspy.so record
 
 soak-inprocess: tests
-	@tests/inprocess/workloads.py $(CURDIR)/$(BUILD)/src/cli/moonspy $(CURDIR)/$(BUILD)/src/inprocess \
-		--seconds $$(($(or $(MINUTES),10) * 60)) $(WORKLOADS)
+	@luajit=$(or $(LUAJIT),luajit); $(if $(SUITE),luajit=$$(tests/inprocess/suite.sh $(SUITE) 2>/dev/null) || exit;) \
+		tests/inprocess/workloads.py $(CURDIR)/$(BUILD)/src/cli/moonspy $(CURDIR)/$(BUILD)/src/inprocess --luajit "$$luajit" \
+		$(if $(APART),,--together) --seconds $$(($(or $(MINUTES),10) * 60)) $(WORKLOADS)
 
 hosts: tests
 	@python3 tests/e2e/core_hosts.py --rounds 5 $(CURDIR)/$(BUILD)/src/cli/moonspy luajit \

@@ -104,7 +104,14 @@ struct sysprof_stack {
 	size_t ids;
 };
 
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* more files in an hour, and more of them reach the limits */
+#define SYSPROF_FRAMES_KEPT 64
+#define SYSPROF_CACHED 32
+#else
 #define SYSPROF_FRAMES_KEPT 4096
+#define SYSPROF_CACHED 8192
+#endif
+
 /* A frame as it is in the file, and in the profile. */
 struct sysprof_known {
 	uint64_t value, line;
@@ -114,7 +121,7 @@ struct sysprof_known {
 	bool call; /* native: enters Lua */
 };
 struct sysprof_frame_cache {
-	struct sysprof_known slot[8192];
+	struct sysprof_known slot[SYSPROF_CACHED];
 };
 
 int sysprof_stack_init(struct sysprof_stack *stack);

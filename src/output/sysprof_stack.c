@@ -128,8 +128,7 @@ static struct sysprof_known known_frame(struct join *j, enum msp_frame_kind kind
 					uint64_t line)
 {
 	uint32_t hash = msp_hash(value ^ line << 40 ^ (uint64_t)kind << 60, 0);
-	struct sysprof_known *slot =
-		&j->cache->slot[hash % (sizeof(j->cache->slot) / sizeof(j->cache->slot[0]))];
+	struct sysprof_known *slot = &j->cache->slot[hash % SYSPROF_CACHED];
 
 	if (slot->generation != j->symbols->generation || slot->value != value ||
 	    slot->line != line || slot->kind != kind) {
