@@ -69,6 +69,8 @@ MSP_SUB(lua_enter_vm)
 	}
 	if (!err)
 		err = MSP_CALL(w, lua_note_state);
+	if (!err && w->has_vm && ~w->vmstate - y->vmstate_gc == MSP_VMSTATE_RECORD)
+		err = MSP_CALL(w, lua_find_stitched);
 	if (!err)
 		err = lua_emit_vm(w);
 	if (!err)

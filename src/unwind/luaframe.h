@@ -184,6 +184,10 @@ static MSP_INLINE int lua_follow(struct msp_walk *w, const struct msp_lj_layout 
 	case MSP_FT_CPCALL:
 		return lua_no_frame(w, prev);
 	case MSP_FT_CONT:
+		if (base == w->stitched_base) {
+			w->lua_base = prev + 24;
+			return 0;
+		}
 		if (lua_read_cont(w, y, base, &cont))
 			return MSP_ERR_LUA_READ;
 		return cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, prev) : 0;

@@ -3,6 +3,8 @@
 #ifndef MSP_UNWIND_VM_H
 #define MSP_UNWIND_VM_H
 
+#define MSP_VMSTATE_RECORD 2 /* behind the state of the collector (lj_obj.h) */
+
 /* Is n a global_State of the VM whose block is at w->vm_base? */
 MSP_SUB_N(lua_prove_g)
 {
@@ -40,12 +42,45 @@ MSP_SUB_N(lua_load_l)
 	if (err)
 		return err;
 	w->l_moved = 0;
+	w->stitched_base = 0;
 	if (!w->l_stack || (w->l_stack & 7) || w->l_end - w->l_stack > 1ull << 32)
 		return MSP_ERR_LUA_BAD_L;
 	if (w->l_base - w->l_stack > w->l_end - w->l_stack || host_read(w, &bottom, 8, w->l_stack) ||
 		bottom != lua_thread_value(y, l))
 		return MSP_CALL(w, lua_find_moved);
 	return MSP_ERR_NONE;
+}
+
+/*
+ * The compiler records a call that a trace cannot contain (recff_stitch of lj_ffrecord.c): the function and its arguments
+ * are moved up by three slots and a continuation is put below them, L->base follows; later all goes back, L->base last.
+ *
+ *   before   [func|link] arguments               <- base
+ *   then     [nil|continuation] [pc] [func|link] arguments
+ *                                                ^ base + 24
+ */
+MSP_SUB(lua_find_stitched)
+{
+	const struct msp_lj_layout *y = host_layout(w, w->layout);
+	uint64_t word[5], start, size;
+
+	if (!y || !y->fr2 || host_read(w, word, sizeof(word), w->l_base - sizeof(word)))
+		return 0;
+	start = w->vm_base + y->vm_start;
+	size = y->vm_end - y->vm_start;
+	if (word[4] - start < size) { /* L->base still is that of before */
+		w->l_base += 24;
+		return 0;
+	}
+	/* Is there no frame: no link, or that of a continuation, and the continuation is gone? */
+	if (word[4] && !(word[4] >> 47) && ((word[4] & 7) != MSP_FT_CONT || word[1] - start < size))
+		return 0;
+	if ((int64_t)word[0] >> 47 != MSP_TAG_FUNC || word[1] <= MSP_CONT_FFI_CALLBACK)
+		return 0;
+	w->l_base -= 24;
+	if ((word[1] & 7) == MSP_FT_CONT && word[1] < MSP_MAX_DISTANCE)
+		w->stitched_base = w->l_base;
+	return 0;
 }
 
 /* Remembers the VM's state where a VM is met first; a frame for it if the VM is busy with itself. */
@@ -68,7 +103,7 @@ MSP_SUB(lua_note_state)
 	case 1:
 		busy = MSP_STATE_EXIT;
 		break;
-	case 2: case 3: case 4:
+	case MSP_VMSTATE_RECORD: case 3: case 4:
 		busy = MSP_STATE_JIT;
 		break;
 	default:

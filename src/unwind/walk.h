@@ -76,6 +76,7 @@ struct msp_walk {
 	uint64_t l;         /* coroutine being walked, and its fields */
 	uint64_t l_base, l_stack, l_end, l_cframe;
 	uint64_t l_moved;   /* not 0: its stack is being moved, this far */
+	uint64_t stitched_base; /* of a frame whose link is that of a continuation three slots above it */
 	uint64_t walked_l, walked_g; /* whose frames were left last; 0: none yet */
 	uint64_t lua_base;  /* frame being walked */
 	uint64_t lua_pc;    /* its next instruction, 0: unknown */
