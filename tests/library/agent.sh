@@ -17,7 +17,7 @@ started=$!
 started="$started $!"
 sleep 0.5
 rc=0
-timeout 60 "$agent" "$object" 4 >"$work/folded" 2>"$work/err" || rc=$?
+timeout 250 "$agent" "$object" 4 >"$work/folded" 2>"$work/err" || rc=$?
 if [ "$rc" != 0 ]; then
 	cat "$work/err"
 	grep -q "Operation not permitted" "$work/err" && { echo "SKIP: BPF is not allowed here"; exit 77; }

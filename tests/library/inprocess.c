@@ -198,6 +198,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 /* ---- Profile ---- */
 
+/* Names are any bytes, and a byte that is not ASCII need not be part of a character. */
 static void put_string(FILE *out, const char *text)
 {
 	if (!text) {
@@ -205,11 +206,11 @@ static void put_string(FILE *out, const char *text)
 		return;
 	}
 	fputc('"', out);
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == '"' || *text == '\\')
-			fprintf(out, "\\u%04x", *text);
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+		if (*c < ' ' || *c >= 127 || *c == '"' || *c == '\\')
+			fprintf(out, "\\u%04x", *c);
 		else
-			fputc(*text, out);
+			fputc(*c, out);
 	fputc('"', out);
 }
 
