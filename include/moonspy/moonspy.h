@@ -192,6 +192,12 @@ struct msp_evidence {
 MSP_API const struct msp_evidence *msp_target_evidence(struct msp_target *target, size_t i, size_t n);
 /* Looks for a LuaJIT in a file that no target need have mapped: 1, then it is the last build; 0: none. Takes fd over. */
 MSP_API int msp_target_add_file(struct msp_target *target, int fd, const char *name);
+/*
+ * The same in what a program loads when it is run: its file as execvp() finds it or the interpreter
+ * that a script names, and the libraries it needs. How many have a LuaJIT: they are the last builds.
+ * MSP_E_NOT_FOUND: there is no such program.
+ */
+MSP_API int msp_target_add_program(struct msp_target *target, const char *command);
 
 struct msp_vm_info {
 	uint64_t g;     /* address of its global_State */
@@ -280,6 +286,8 @@ MSP_API const char *msp_backtrace_reason(const struct msp_backtrace *backtrace);
 MSP_API int msp_backtrace_name(struct msp_backtrace *backtrace);
 /* The i-th with its name, leaf first; NULL: there are no more. Good until the backtrace is used again. */
 MSP_API const struct msp_frame *msp_backtrace_frame(const struct msp_backtrace *backtrace, size_t i);
+/* Frees what its names take (100 KB), the raw frames stay: after each of a dump with many. */
+MSP_API void msp_backtrace_forget(struct msp_backtrace *backtrace);
 
 /* ---- Values ---- */
 
@@ -420,7 +428,11 @@ struct msp_jit_info {
 	bool all_functions; /* false: the list of objects could not be followed to its end */
 	bool aborts_known, flushed; /* remembered aborts were found; traces were flushed at least once */
 };
-/* Reads them of the i-th VM, which runs on. MSP_E_UNSUPPORTED: no compiler; MSP_E_NOT_PROVED; MSP_E_NOT_FOUND. */
+/*
+ * Reads them of the i-th VM, which runs on; where its functions are defined is looked for up to 2 s.
+ * Strings of what it hands out are good until it is freed or the target refreshed.
+ * MSP_E_UNSUPPORTED: no compiler; MSP_E_NOT_PROVED; MSP_E_NOT_FOUND.
+ */
 MSP_API int msp_jit_read(struct msp_target *target, size_t vm, struct msp_jit **out);
 MSP_API void msp_jit_free(struct msp_jit *jit);
 MSP_API const struct msp_jit_info *msp_jit_info(const struct msp_jit *jit);
@@ -435,9 +447,22 @@ struct msp_jit_trace {
 	bool gives_up;       /* ends in the interpreter for want of anything better */
 	uint32_t bytes, snapshots; /* of machine code */
 	struct msp_frame start; /* its first function and line; name NULL: not known any more */
+	uint8_t linkcode;    /* linktype as the VM has it */
 };
 /* The i-th, by number; NULL: there are no more. Good until the next call for jit. */
 MSP_API const struct msp_jit_trace *msp_jit_trace(struct msp_jit *jit, size_t i);
+
+struct msp_jit_line {
+	struct msp_frame place; /* a function and a line in it */
+	const char *chunk;      /* of the function, as Lua has it: "@" and a path, "=" and a name, or the source */
+};
+/*
+ * The lines of the i-th trace: where it starts, and all that its snapshots show, each once; of one
+ * that is gone meanwhile only where it started. How many; MSP_E_NOT_FOUND.
+ */
+MSP_API int msp_jit_lines(struct msp_jit *jit, size_t i);
+/* The n-th of them, by function and line; NULL: there are no more. Good until the next call for jit. */
+MSP_API const struct msp_jit_line *msp_jit_line(struct msp_jit *jit, size_t n);
 
 struct msp_jit_refusal {
 	enum { MSP_JIT_GIVEN_UP, MSP_JIT_ABORTED, MSP_JIT_SWITCHED_OFF } kind;
@@ -498,6 +523,18 @@ MSP_API int msp_self_unwind(struct msp_self *self, const void *ucontext, struct 
 MSP_API int msp_process_find(const char *name, pid_t **out);
 /* Direct and indirect children of pid, ascending; *out is to be freed with free(). Returns the count. */
 MSP_API int msp_process_children(pid_t pid, pid_t **out);
+
+/* What there is to know of a process without loading anything. */
+struct msp_process_info {
+	size_t size;   /* sizeof(struct msp_process_info), by you; the rest is filled in */
+	pid_t pid;     /* of the process, if that of a thread was given */
+	char name[16];
+	int bits;      /* of its program: 32, 64; 0: not known */
+	int state;     /* of the thread with the pid that was given, as in /proc: 'R', 'S', ...; 0: not known */
+	pid_t tracer;  /* a process that traces it; 0: none */
+};
+/* Can it be looked into? Stops nothing. MSP_E_GONE; MSP_E_PERMISSION: it may not, and nothing is filled in but 0. */
+MSP_API int msp_process_look(pid_t pid, struct msp_process_info *info);
 
 /* Looks for a LuaJIT in many processes, by their files only: cheaper than opening each. */
 struct msp_finder;

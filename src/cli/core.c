@@ -5,29 +5,22 @@
 #include "cli/commands.h"
 #include "cli/dump.h"
 #include "cli/messages.h"
-#include "moonspy/moonspy.h"
 
 static int show(const struct msp_options *options, struct cli_live *live)
 {
 	struct dump_writer writer = {.options = options};
-	struct msp_snapshot_options wanted = dump_wanted(options);
-	struct msp_snapshot snapshot;
-	size_t vms;
-	int r, rc;
+	int rc;
 
-	r = msp_snapshot_of_core(live->space, live->core, &wanted, &snapshot);
-	if (r < 0) {
-		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(r),
+	dump_begin(&writer, false);
+	rc = dump_target(&writer, live);
+	if (rc < 0) {
+		cli_error(cli_fmt("cannot read %s", options->files[0]), msp_strerror(rc),
 			  cli_fmt("file %s", options->files[0]));
 		return CLI_FAILED;
 	}
-	dump_begin(&writer, false);
-	rc = dump_snapshot(&writer, live, &snapshot);
-	msp_snapshot_free(&snapshot);
 	if (dump_end(&writer))
 		rc = CLI_FAILED;
-	msp_space_vms(live->space, &vms);
-	if (!vms)
+	if (!msp_target_info(live->target)->vms)
 		cli_note("no LuaJIT in this core: its native stacks are shown");
 	if (cli_live_note_gaps(live) && rc == CLI_OK)
 		rc = CLI_PARTIAL;
@@ -36,18 +29,17 @@ static int show(const struct msp_options *options, struct cli_live *live)
 
 int cmd_core(const struct msp_options *options)
 {
-	struct msp_core_options core = {.exe = options->exe, .sysroot = options->sysroot};
-	struct msp_images *images;
+	struct msp_target *registry;
 	struct cli_live live;
-	int rc = cli_images_open(&images);
+	int rc = cli_registry_open(&registry);
 
 	if (rc)
 		return rc;
-	rc = cli_live_open_core(options->files[0], &core, images, &live);
+	rc = cli_live_open_core(options->files[0], options->exe, options->sysroot, registry, &live);
 	if (rc == 0) {
 		rc = show(options, &live);
 		cli_live_close(&live);
 	}
-	msp_images_free(images);
+	msp_target_free(registry);
 	return rc;
 }

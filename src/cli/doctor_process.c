@@ -6,16 +6,16 @@
 #include <unistd.h>
 
 #include "moonspy/moonspy.h"
-#include "target/target.h"
 
-/* Opens the process; what is wrong with it goes into result. */
-static struct msp_process *open_process(pid_t pid, struct doctor_result *result)
+/* Looks at the process; what is wrong with it goes into result. */
+static bool look_at(pid_t pid, struct msp_process_info *info, struct doctor_result *result)
 {
-	struct msp_process *process;
-	int error = msp_process_open(pid, &process);
+	int error;
 
+	*info = (struct msp_process_info){.size = sizeof(*info)};
+	error = msp_process_look(pid, info);
 	if (!error)
-		return process;
+		return true;
 	result->level = DOCTOR_FAIL;
 	result->unfit = error != MSP_E_PERMISSION;
 	if (error == MSP_E_GONE)
@@ -25,49 +25,48 @@ static struct msp_process *open_process(pid_t pid, struct doctor_result *result)
 			 msp_strerror(error));
 	if (error == MSP_E_PERMISSION && geteuid())
 		snprintf(result->todo, sizeof(result->todo), "sudo moonspy doctor -p %d", pid);
-	return NULL;
+	return false;
 }
 
 void doctor_check_process(pid_t pid, struct doctor_result *result)
 {
-	struct msp_process *process = open_process(pid, result);
+	struct msp_process_info info;
 
-	if (!process)
+	if (!look_at(pid, &info, result))
 		return;
-	snprintf(result->text, sizeof(result->text), "process %d (%s) can be read", pid,
-		 msp_process_comm(process));
-	if (msp_process_bits(process) != 64) {
+	snprintf(result->text, sizeof(result->text), "process %d (%s) can be read", pid, info.name);
+	if (info.bits != 64) {
 		result->level = DOCTOR_FAIL;
 		result->unfit = true;
 		snprintf(result->text, sizeof(result->text), "process %d is a 32-bit program", pid);
 	}
-	msp_process_close(process);
 }
 
 void doctor_check_tracer(pid_t pid, struct doctor_result *result)
 {
-	struct msp_process *process = open_process(pid, result);
-	pid_t tracer = process ? msp_process_tracer(process) : 0;
+	struct msp_process_info info;
 
-	if (tracer) {
-		result->level = DOCTOR_FAIL;
-		snprintf(result->text, sizeof(result->text),
-			 "process %d traces it: dump and --engine=ptrace cannot", tracer);
-		snprintf(result->todo, sizeof(result->todo), "end the debugger, process %d",
-			 tracer);
-	} else if (process) {
+	if (!look_at(pid, &info, result))
+		return;
+	if (!info.tracer) {
 		snprintf(result->text, sizeof(result->text), "no debugger is attached to it");
+		return;
 	}
-	msp_process_close(process);
+	result->level = DOCTOR_FAIL;
+	snprintf(result->text, sizeof(result->text),
+		 "process %d traces it: dump and --engine=ptrace cannot", info.tracer);
+	snprintf(result->todo, sizeof(result->todo), "end the debugger, process %d", info.tracer);
 }
 
 void doctor_check_luajit(pid_t pid, struct doctor_result *result)
 {
-	struct msp_process *process = open_process(pid, result);
 	const struct msp_found *found = NULL;
 	struct msp_finder *finder = NULL;
+	struct msp_process_info info;
 
-	if (process && msp_finder_new(&finder) == 0)
+	if (!look_at(pid, &info, result))
+		return;
+	if (msp_finder_new(&finder) == 0)
 		msp_finder_look(finder, pid, &found);
 	if (found && found->complete) {
 		snprintf(result->text, sizeof(result->text), "%s in %s", found->version,
@@ -77,11 +76,10 @@ void doctor_check_luajit(pid_t pid, struct doctor_result *result)
 		snprintf(result->text, sizeof(result->text),
 			 "%s in %s, but its layout was not found", found->version, found->object);
 		snprintf(result->todo, sizeof(result->todo), "moonspy inspect -p %d", pid);
-	} else if (process) {
+	} else {
 		result->level = DOCTOR_WARN;
 		snprintf(result->text, sizeof(result->text),
 			 "no LuaJIT in it: its native stacks can be profiled");
 	}
 	msp_finder_free(finder);
-	msp_process_close(process);
 }

@@ -10,7 +10,6 @@
 
 #include "cli/commands.h"
 #include "cli/messages.h"
-#include "moonspy/moonspy.h"
 
 static int compare_pids(const void *a, const void *b)
 {
@@ -70,69 +69,28 @@ static int find_targets(const struct msp_options *options, pid_t **out)
 /* -a is for the processes with a LuaJIT: others, and those that cannot be read, are passed over. */
 static bool is_wanted(const struct msp_options *options, const struct cli_live *live)
 {
-	size_t vms;
-
-	msp_space_vms(live->space, &vms);
-	return !options->all || vms;
+	return !options->all || msp_target_info(live->target)->vms;
 }
 
 static bool may_open(pid_t pid)
 {
-	struct msp_process *process;
+	struct msp_process_info info = {.size = sizeof(info)};
 
-	if (msp_process_open(pid, &process) < 0)
-		return false;
-	msp_process_close(process);
-	return true;
+	return msp_process_look(pid, &info) == 0;
 }
 
-/* A VM that was busy while VMs were looked for is known by the stacks it is on. */
-static void add_met_vms(struct cli_live *live, const struct msp_snapshot *snapshot)
+static int dump_live(struct cli_live *live, struct dump_writer *writer)
 {
-	for (size_t i = 0; i < snapshot->count; i++)
-		for (size_t j = 0; j < snapshot->thread[i].count; j++) {
-			const struct msp_raw_frame *f = &snapshot->thread[i].frames[j];
+	int rc = dump_target(writer, live);
 
-			if (f->kind == MSP_RAW_VM)
-				msp_space_vm_at(live->space, f->image, f->addr);
-		}
-}
-
-struct msp_snapshot_options dump_wanted(const struct msp_options *options)
-{
-	return (struct msp_snapshot_options){
-		.coroutines = options->coroutines,
-		.values = options->locals > 2 ? 2 : options->locals,
-	};
-}
-
-int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
-		  const struct msp_snapshot *snapshot)
-{
-	add_met_vms(live, snapshot);
-	return dump_process(writer, live, snapshot) ? CLI_PARTIAL : CLI_OK;
-}
-
-static int dump_live(const struct msp_options *options, struct cli_live *live,
-		     struct dump_writer *writer)
-{
-	struct msp_snapshot_options wanted = dump_wanted(options);
-	struct msp_snapshot snapshot;
-	size_t vms;
-	int r;
-
-	r = msp_snapshot_take(live->space, &wanted, &snapshot);
-	if (r < 0)
-		return cli_live_error("dump", live, r);
-	r = dump_snapshot(writer, live, &snapshot);
-	msp_snapshot_free(&snapshot);
-	msp_space_vms(live->space, &vms);
-	if (!vms)
+	if (rc < 0)
+		return cli_live_error("dump", live, rc);
+	if (!msp_target_info(live->target)->vms)
 		cli_note("no LuaJIT in process %d: its native stacks are shown", (int)live->pid);
-	return r;
+	return rc;
 }
 
-static int dump_pid(const struct msp_options *options, pid_t pid, struct msp_images *images,
+static int dump_pid(const struct msp_options *options, pid_t pid, struct msp_target *registry,
 		    struct dump_writer *writer)
 {
 	struct cli_live live;
@@ -140,10 +98,10 @@ static int dump_pid(const struct msp_options *options, pid_t pid, struct msp_ima
 
 	if (options->all && !may_open(pid))
 		return CLI_OK;
-	rc = cli_live_open("dump", pid, images, &live);
+	rc = cli_live_open("dump", pid, registry, &live);
 	if (rc)
 		return options->all ? CLI_OK : rc;
-	rc = is_wanted(options, &live) ? dump_live(options, &live, writer) : CLI_OK;
+	rc = is_wanted(options, &live) ? dump_live(&live, writer) : CLI_OK;
 	cli_live_close(&live);
 	return rc;
 }
@@ -170,7 +128,7 @@ static void go_first(void)
 int cmd_dump(const struct msp_options *options)
 {
 	struct dump_writer writer = {.options = options};
-	struct msp_images *images = NULL;
+	struct msp_target *registry = NULL;
 	pid_t *pids = NULL;
 	int count, rc, worst = CLI_OK;
 
@@ -179,20 +137,20 @@ int cmd_dump(const struct msp_options *options)
 		free(pids);
 		return no_target(options);
 	}
-	rc = cli_images_open(&images);
+	rc = cli_registry_open(&registry);
 	if (rc)
 		goto out;
 	go_first();
 	dump_begin(&writer, count > 1 || options->all || options->name || options->subprocesses);
 	for (int i = 0; i < count; i++) {
-		rc = dump_pid(options, pids[i], images, &writer);
+		rc = dump_pid(options, pids[i], registry, &writer);
 		/* Something that failed outweighs what is only partial. */
 		if (rc && (worst == CLI_OK || worst == CLI_PARTIAL))
 			worst = rc;
 	}
 	rc = dump_end(&writer) ? CLI_FAILED : worst;
 out:
-	msp_images_free(images);
+	msp_target_free(registry);
 	free(pids);
 	return rc;
 }

@@ -12,32 +12,30 @@ struct dump_writer {
 	struct msp_json json;
 	bool many;     /* a list of processes, even if it turns out to be of one */
 	size_t written;
+
+	/* What is being written: */
+	struct cli_live *live;
+	const struct msp_dump *dump;
+	const struct msp_dump_info *info;
+	struct msp_vm_info *vm;
+	size_t vms;
+	int error; /* of naming frames */
 };
 
 void dump_begin(struct dump_writer *writer, bool many);
-/* Writes one process; returns how much of it is broken: stacks, lists of objects. */
-int dump_process(struct dump_writer *writer, struct cli_live *live,
-	const struct msp_snapshot *snapshot);
+/* Takes a dump as the options ask for it, and writes it: the exit code. MSP_E_*: it could not be taken, which is not said yet. */
+int dump_target(struct dump_writer *writer, struct cli_live *live);
 int dump_end(struct dump_writer *writer);
-
-/* What the options ask a snapshot for. */
-struct msp_snapshot_options dump_wanted(const struct msp_options *options);
-
-/* Adds the VMs that the stacks met, and writes; the exit code. */
-int dump_snapshot(struct dump_writer *writer, struct cli_live *live,
-	const struct msp_snapshot *snapshot);
 
 /* ---- Within the writers ---- */
 
-void dump_text(struct dump_writer *writer, struct cli_live *live,
-	const struct msp_snapshot *snapshot);
-void dump_json(struct dump_writer *writer, struct cli_live *live,
-	const struct msp_snapshot *snapshot);
+void dump_text(struct dump_writer *writer);
+void dump_json(struct dump_writer *writer);
 
 #define DUMP_SIGNAL_SIZE 16
 const char *dump_signal_name(int number, char buf[DUMP_SIGNAL_SIZE]);
 /* What si_code says; NULL: nothing that is known. */
-const char *dump_signal_reason(const struct msp_core_signal *signal);
+const char *dump_signal_reason(int number, int code);
 
 /* What a thread is doing. */
 #define DUMP_STATES(_) \
@@ -59,36 +57,26 @@ enum dump_state {
 #undef _
 };
 
-enum dump_state dump_state_of(const struct msp_thread_stack *thread, uint32_t *trace);
+enum dump_state dump_state_of(const struct msp_thread *thread, uint32_t *trace);
 const char *dump_state_name(enum dump_state state);
 const char *dump_state_text(enum dump_state state);
 
-/* A stack of a thread or coroutine. */
-struct dump_stack {
-	const struct msp_raw_frame *frames;
-	const struct msp_variables *variables; /* NULL: not asked for */
-	size_t count;
-};
-
-/* One of its frames that is to be shown. */
+/* One of a stack's frames that is to be shown: the i-th of backtrace. */
 struct dump_frame {
-	const struct msp_frame *frame; /* its strings are good until the next name is made */
+	struct msp_backtrace *backtrace;
+	size_t i;
+	const struct msp_frame *frame;
 	const struct msp_variables *variables; /* NULL: none */
-	const struct msp_raw_frame *vm; /* the VM frame of a Lua frame */
 };
 
-/* Calls each() for every frame to show, leaf first. */
-void dump_frames(struct dump_writer *writer, struct cli_live *live,
-	const struct dump_stack *stack,
-	void (*each)(struct dump_writer *writer, struct cli_live *live,
-		const struct dump_frame *frame));
+/* Names the stack and calls each() for every frame to show, leaf first. */
+void dump_frames(struct dump_writer *writer, struct msp_backtrace *backtrace,
+	void (*each)(struct dump_writer *writer, const struct dump_frame *frame));
 
 /* dump_values.c: the variables of a frame. */
-void dump_variables_text(struct cli_live *live, const struct dump_frame *frame);
-void dump_variables_json(struct msp_json *json, struct cli_live *live,
-	const struct dump_frame *frame);
+void dump_variables_text(const struct dump_frame *frame);
+void dump_variables_json(struct msp_json *json, const struct dump_frame *frame);
 
 const char *dump_coroutine_status(int status);
-const char *dump_error_text(int reason); /* NULL: none */
 
 #endif

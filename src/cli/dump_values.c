@@ -11,26 +11,16 @@
 struct printing {
 	struct msp_buffer *buffer; /* text; NULL: json */
 	struct msp_json *json;
-	struct cli_live *live;
-	const struct msp_raw_frame *vm;
+	const struct dump_frame *frame;
 };
 
-/* The frame that would stand for a function, with its name. */
-static void name_function(const struct printing *p, const struct msp_value *value,
-			  struct msp_frame *out)
+/* The frame that would stand for a function, with its name; NULL: there is no telling. */
+static const struct msp_frame *function_of(const struct printing *p, const struct msp_value *value)
 {
-	struct msp_raw_frame raw[2] = {
-		*p->vm, {.addr = value->address, .pos = value->ffid, .image = p->vm->image}};
+	const struct msp_frame *function;
 
-	raw[1].kind = value->ffid == 0	 ? MSP_RAW_LUA
-		      : value->ffid == 1 ? MSP_RAW_CFUNC
-					 : MSP_RAW_FAST;
-	if (!value->ffid) {
-		raw[1].addr = value->pt;
-		raw[1].ident = value->ident;
-		raw[1].flags = MSP_RAWF_NOPC;
-	}
-	msp_symbolizer_frame(p->live->symbols, raw, 2, 1, out);
+	msp_backtrace_function(p->frame->backtrace, p->frame->i, value, &function);
+	return function;
 }
 
 /* ---- Text ---- */
@@ -84,6 +74,7 @@ static void print_key(const struct printing *p, const struct msp_value *key)
 
 static void print_table(const struct printing *p, const struct msp_value *table)
 {
+	const struct msp_value *key, *value;
 	double next = 1;
 
 	if (!table->expanded) {
@@ -91,16 +82,14 @@ static void print_table(const struct printing *p, const struct msp_value *table)
 		return;
 	}
 	msp_buffer_char(p->buffer, '{');
-	for (uint32_t i = 0; i < table->entries; i++) {
-		const struct msp_value_pair *entry = &table->entry[i];
-
+	for (uint32_t i = 0; msp_value_entry(table, i, &key, &value); i++) {
 		if (i)
 			msp_buffer_text(p->buffer, ", ");
-		if (entry->key.type == MSP_TYPE_NUMBER && entry->key.number == next)
+		if (key->type == MSP_TYPE_NUMBER && key->number == next)
 			next++;
 		else
-			print_key(p, &entry->key);
-		print_value(p, &entry->value);
+			print_key(p, key);
+		print_value(p, value);
 	}
 	if (table->cut)
 		msp_buffer_text(p->buffer, table->entries ? ", ..." : "...");
@@ -109,12 +98,15 @@ static void print_table(const struct printing *p, const struct msp_value *table)
 
 static void print_function(const struct printing *p, const struct msp_value *value)
 {
-	struct msp_frame frame;
+	const struct msp_frame *function = function_of(p, value);
 	char text[512];
 
-	name_function(p, value, &frame);
-	msp_frame_text(&frame, false, text, sizeof(text));
 	msp_buffer_text(p->buffer, "function ");
+	if (!function) {
+		msp_buffer_printf(p->buffer, "0x%" PRIx64, value->address);
+		return;
+	}
+	msp_frame_text(function, false, text, sizeof(text));
 	msp_buffer_escaped(p->buffer, text, "");
 }
 
@@ -171,12 +163,12 @@ static void print_value(const struct printing *p, const struct msp_value *value)
 	}
 }
 
-void dump_variables_text(struct cli_live *live, const struct dump_frame *frame)
+void dump_variables_text(const struct dump_frame *frame)
 {
 	static const char *const kinds[] = {
 		[MSP_LOCAL] = "local", [MSP_UPVALUE] = "upvalue", [MSP_VARARG] = "vararg"};
 	struct msp_buffer buffer = {0};
-	struct printing p = {.buffer = &buffer, .live = live, .vm = frame->vm};
+	struct printing p = {.buffer = &buffer, .frame = frame};
 
 	for (size_t i = 0; i < frame->variables->count; i++) {
 		const struct msp_variable *variable = &frame->variables->variable[i];
@@ -236,6 +228,7 @@ static void put_string(struct msp_json *json, const struct msp_value *value)
 
 static void put_table(const struct printing *p, const struct msp_value *table)
 {
+	const struct msp_value *key, *value;
 	struct msp_json *json = p->json;
 
 	put_address(json, table->address);
@@ -245,12 +238,12 @@ static void put_table(const struct printing *p, const struct msp_value *table)
 		return;
 	}
 	msp_json_array(json);
-	for (uint32_t i = 0; i < table->entries; i++) {
+	for (uint32_t i = 0; msp_value_entry(table, i, &key, &value); i++) {
 		msp_json_object(json);
 		msp_json_key(json, "key");
-		put_value(p, &table->entry[i].key);
+		put_value(p, key);
 		msp_json_key(json, "value");
-		put_value(p, &table->entry[i].value);
+		put_value(p, value);
 		msp_json_end(json);
 	}
 	msp_json_end(json);
@@ -260,12 +253,14 @@ static void put_table(const struct printing *p, const struct msp_value *table)
 
 static void put_function(const struct printing *p, const struct msp_value *value)
 {
-	struct msp_frame frame;
+	const struct msp_frame *function = function_of(p, value);
 
 	put_address(p->json, value->address);
-	name_function(p, value, &frame);
 	msp_json_key(p->json, "function");
-	msp_json_frame(p->json, &frame);
+	if (function)
+		msp_json_frame(p->json, function);
+	else
+		msp_json_null(p->json);
 }
 
 static void put_members(const struct printing *p, const struct msp_value *value)
@@ -338,10 +333,9 @@ static void put_kind(const struct printing *p, const struct msp_variables *varia
 	msp_json_end(json);
 }
 
-void dump_variables_json(struct msp_json *json, struct cli_live *live,
-			 const struct dump_frame *frame)
+void dump_variables_json(struct msp_json *json, const struct dump_frame *frame)
 {
-	struct printing p = {.json = json, .live = live, .vm = frame->vm};
+	struct printing p = {.json = json, .frame = frame};
 
 	put_kind(&p, frame->variables, MSP_LOCAL, "locals");
 	put_kind(&p, frame->variables, MSP_UPVALUE, "upvalues");

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "moonspy/moonspy.h"
+#include "cli/messages.h"
 
 const char *dump_state_name(enum dump_state state)
 {
@@ -46,17 +46,20 @@ static enum dump_state vm_state(const struct msp_raw_frame *leaf, uint32_t *trac
 	}
 }
 
-enum dump_state dump_state_of(const struct msp_thread_stack *thread, uint32_t *trace)
+enum dump_state dump_state_of(const struct msp_thread *thread, uint32_t *trace)
 {
 	bool waits = thread->state == 'S' || thread->state == 'D';
+	const struct msp_raw_frame *frames;
+	size_t count;
 
 	*trace = 0;
 	if (thread->result < 0)
 		return DUMP_STATE_UNREADABLE;
 	if (thread->state == 'T')
 		return DUMP_STATE_STOPPED;
-	for (size_t i = 0; i < thread->count; i++) {
-		const struct msp_raw_frame *f = &thread->frames[i];
+	frames = msp_backtrace_raw(thread->backtrace, &count);
+	for (size_t i = 0; i < count; i++) {
+		const struct msp_raw_frame *f = &frames[i];
 
 		/* The VM's busy state stands below the C frames that work for it. */
 		if (f->kind != MSP_RAW_VM && f->kind != MSP_RAW_STATE)
@@ -68,40 +71,24 @@ enum dump_state dump_state_of(const struct msp_thread_stack *thread, uint32_t *t
 	return waits ? DUMP_STATE_WAITING : DUMP_STATE_RUNNING;
 }
 
-void dump_frames(struct dump_writer *writer, struct cli_live *live, const struct dump_stack *stack,
-		 void (*each)(struct dump_writer *writer, struct cli_live *live,
-			      const struct dump_frame *frame))
+void dump_frames(struct dump_writer *writer, struct msp_backtrace *backtrace,
+		 void (*each)(struct dump_writer *writer, const struct dump_frame *frame))
 {
-	size_t room = stack->count + MSP_MAX_FRAMES, n = stack->count;
-	struct msp_raw_frame *inlined = malloc(room * sizeof(*inlined));
-	const struct msp_raw_frame *raw = stack->frames;
 	const struct msp_view *view = &writer->options->view;
-	uint32_t *from = malloc(room * sizeof(*from)), own;
-	struct dump_frame shown;
-	struct msp_inlined info;
-	struct msp_frame frame;
+	struct dump_frame shown = {.backtrace = backtrace};
+	int n = msp_backtrace_name(backtrace);
 
-	if (inlined && from) {
-		n = msp_symbolizer_inline(live->symbols, raw, n, inlined, from, room, &info);
-		raw = inlined;
+	if (n < 0)
+		writer->error = n;
+	for (; (shown.frame = msp_backtrace_frame(backtrace, shown.i)); shown.i++) {
+		if (shown.frame->vm && !view->vm_frames)
+			continue;
+		if (!shown.frame->certain && view->certain)
+			continue;
+		msp_backtrace_variables(backtrace, shown.i, &shown.variables);
+		each(writer, &shown);
 	}
-	for (size_t i = 0; i < n; i++) {
-		if (msp_symbolizer_frame(live->symbols, raw, n, i, &frame) > 0)
-			continue;
-		if (frame.vm && !view->vm_frames)
-			continue;
-		if (!frame.certain && view->certain)
-			continue;
-		shown = (struct dump_frame){.frame = &frame};
-		own = raw == inlined ? from[i] : i;
-		if (stack->variables && own != MSP_NOT_ON_STACK && raw[i].kind == MSP_RAW_LUA) {
-			shown.variables = &stack->variables[own];
-			shown.vm = msp_raw_vm_of(stack->frames, own);
-		}
-		each(writer, live, &shown);
-	}
-	free(inlined);
-	free(from);
+	msp_backtrace_forget(backtrace); /* there may be many coroutines */
 }
 
 const char *dump_coroutine_status(int status)
@@ -113,17 +100,6 @@ const char *dump_coroutine_status(int status)
 	};
 
 	return texts[status];
-}
-
-const char *dump_error_text(int reason)
-{
-	static const char *const texts[] = {
-#define _(id, text) text,
-		MSP_ERROR_REASONS(_)
-#undef _
-	};
-
-	return reason > 0 && reason < MSP_ERROR_REASON_COUNT ? texts[reason] : NULL;
 }
 
 /* si_code of a signal that the kernel sent for an access (sigaction(2)). */
@@ -144,11 +120,10 @@ static const struct {
 	{SIGFPE, FPE_FLTDIV, "division by zero"},
 };
 
-const char *dump_signal_reason(const struct msp_core_signal *signal)
+const char *dump_signal_reason(int number, int code)
 {
 	for (size_t i = 0; i < sizeof(signal_codes) / sizeof(signal_codes[0]); i++)
-		if (signal_codes[i].number == signal->number &&
-		    signal_codes[i].code == signal->code)
+		if (signal_codes[i].number == number && signal_codes[i].code == code)
 			return signal_codes[i].text;
 	return NULL;
 }
@@ -182,31 +157,85 @@ void dump_begin(struct dump_writer *writer, bool many)
 	msp_json_array(json);
 }
 
-int dump_process(struct dump_writer *writer, struct cli_live *live,
-		 const struct msp_snapshot *snapshot)
+/* How much of it is broken: stacks, lists of objects. */
+static size_t count_broken(const struct msp_dump *dump)
 {
-	int broken = 0;
+	const struct msp_dump_info *info = msp_dump_info(dump);
+	size_t broken = (size_t)info->broken_heaps + (info->left_out != 0);
 
-	for (size_t i = 0; i < snapshot->count; i++)
-		broken += snapshot->thread[i].error || snapshot->thread[i].result < 0;
-	for (size_t i = 0; i < snapshot->coroutines; i++)
-		broken += snapshot->coroutine[i].error != 0;
-	broken += snapshot->broken_heaps + (snapshot->left_out != 0);
+	for (size_t i = 0; i < info->threads; i++) {
+		const struct msp_thread *thread = msp_dump_thread(dump, i);
+
+		broken += thread->result < 0 || msp_backtrace_reason(thread->backtrace);
+	}
+	for (size_t i = 0; i < info->coroutines; i++)
+		broken += msp_backtrace_reason(msp_dump_coroutine(dump, i)->backtrace) != NULL;
+	return broken;
+}
+
+/* Those of the target; false: out of memory. */
+static bool take_vms(struct dump_writer *writer)
+{
+	struct msp_target *target = writer->live->target;
+
+	writer->vms = msp_target_info(target)->vms;
+	writer->vm = calloc(writer->vms + 1, sizeof(*writer->vm));
+	for (size_t i = 0; writer->vm && i < writer->vms; i++)
+		writer->vm[i] = *msp_target_vm(target, i);
+	return writer->vm != NULL;
+}
+
+static void write_dump(struct dump_writer *writer)
+{
+	struct msp_json *json = &writer->json;
+
 	if (!writer->options->json) {
-		dump_text(writer, live, snapshot);
+		dump_text(writer);
 	} else {
-		msp_json_object(&writer->json);
+		msp_json_object(json);
 		if (!writer->many) {
-			msp_json_key(&writer->json, "schema");
-			msp_json_uint(&writer->json, 1);
-			msp_json_key(&writer->json, "type");
-			msp_json_string(&writer->json, live->core ? "core" : "dump");
+			msp_json_key(json, "schema");
+			msp_json_uint(json, 1);
+			msp_json_key(json, "type");
+			msp_json_string(json, writer->live->core ? "core" : "dump");
 		}
-		dump_json(writer, live, snapshot);
-		msp_json_end(&writer->json);
+		dump_json(writer);
+		msp_json_end(json);
 	}
 	writer->written++;
-	return broken;
+}
+
+int dump_target(struct dump_writer *writer, struct cli_live *live)
+{
+	struct msp_dump_options wanted = {
+		.size = sizeof(wanted),
+		.coroutines = writer->options->coroutines,
+		.values = writer->options->locals > 2 ? 2 : writer->options->locals,
+	};
+	struct msp_dump *dump;
+	size_t broken;
+	int err;
+
+	writer->live = live;
+	writer->error = 0;
+	err = msp_dump_take(live->target, &wanted, &dump);
+	if (err < 0)
+		return err;
+	writer->dump = dump;
+	writer->info = msp_dump_info(dump);
+	broken = count_broken(dump);
+	if (take_vms(writer))
+		write_dump(writer);
+	else
+		writer->error = MSP_E_NOMEM;
+	free(writer->vm);
+	msp_dump_free(dump);
+	if (writer->error) {
+		cli_error("the dump is not complete", msp_strerror(writer->error),
+			  "ulimit -v unlimited");
+		return CLI_FAILED;
+	}
+	return broken ? CLI_PARTIAL : CLI_OK;
 }
 
 int dump_end(struct dump_writer *writer)

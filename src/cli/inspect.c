@@ -12,31 +12,39 @@
 
 #include "cli/live.h"
 #include "cli/messages.h"
-#include "moonspy/moonspy.h"
 #include "output/json_writer.h"
 
-/* A build, and the VMs that run it; none for a file. */
+/* One build of a target, and the VMs that run it; a file has none. */
 struct subject {
-	const struct msp_image_entry *entry;
-	const struct msp_vm *vms;
-	size_t vm_count;
+	struct msp_target *target;
+	size_t number; /* of the build */
 	bool file;
 };
 
-static bool runs(const struct subject *subject, const struct msp_vm *vm)
+static const struct msp_build *build_of(const struct subject *subject)
 {
-	return vm->image == subject->entry->index && !vm->gone;
+	return msp_target_build(subject->target, subject->number);
+}
+
+/* The next of its VMs, from *i on, which moves on; NULL: there are no more. */
+static const struct msp_vm_info *next_vm(const struct subject *subject, size_t *i)
+{
+	const struct msp_vm_info *vm;
+
+	while ((vm = msp_target_vm(subject->target, (*i)++)))
+		if (vm->build == subject->number)
+			return vm;
+	return NULL;
 }
 
 /* At least one VM of it, and all are proved. */
 static bool is_proved(const struct subject *subject)
 {
+	const struct msp_vm_info *vm;
 	bool proved = false;
 
-	for (size_t i = 0; i < subject->vm_count; i++) {
-		if (!runs(subject, &subject->vms[i]))
-			continue;
-		if (!subject->vms[i].proof.proved)
+	for (size_t i = 0; (vm = next_vm(subject, &i));) {
+		if (!vm->proved)
 			return false;
 		proved = true;
 	}
@@ -47,20 +55,21 @@ static bool is_proved(const struct subject *subject)
 
 static const char *result_text(int result)
 {
-	return result == MSP_LJ_PASSED ? "ok" : result == MSP_LJ_FAILED ? "FAILED" : "not run";
+	return result == MSP_CHECK_PASSED   ? "ok"
+	       : result == MSP_CHECK_FAILED ? "FAILED"
+					    : "not run";
 }
 
-static void print_evidence(const struct msp_lj_build *build, bool all)
+static void print_evidence(const struct subject *subject, bool all)
 {
-	const struct msp_lj_evidence *evidence;
-	size_t count = msp_lj_build_evidence(build, &evidence), found = 0;
+	const struct msp_evidence *e;
+	size_t count = 0, found = 0;
 
-	for (size_t i = 0; i < count; i++)
-		found += evidence[i].found;
+	for (; (e = msp_target_evidence(subject->target, subject->number, count)); count++)
+		found += e->found;
 	printf("Evidence: %zu of %zu fields found\n", found, count);
 	for (size_t i = 0; i < count; i++) {
-		const struct msp_lj_evidence *e = &evidence[i];
-
+		e = msp_target_evidence(subject->target, subject->number, i);
 		if (!e->found)
 			printf("    %-20s not found by %s: %s\n", e->field, e->source,
 			       e->why ? e->why : "");
@@ -70,43 +79,34 @@ static void print_evidence(const struct msp_lj_build *build, bool all)
 	}
 }
 
-static void print_vm_rows(const struct msp_lj_build *build)
+static void print_vm(const struct subject *subject, size_t i)
 {
-	const struct msp_lj_layout *layout = msp_lj_build_layout(build);
-	const struct msp_lj_vm_rows *rows = msp_lj_build_vm_rows(build);
+	const struct msp_vm_info *vm = msp_target_vm(subject->target, i);
+	const struct msp_check *check;
 
-	if (!layout || !rows || !rows->instructions)
-		return;
-	printf("Interpreter: 0x%x to 0x%x, %u of %u instructions analysed\n", layout->vm_start,
-	       layout->vm_end, rows->reached, rows->instructions);
-}
-
-static void print_vm(const struct msp_vm *vm)
-{
 	printf("VM at 0x%llx: %s\n", (unsigned long long)vm->g,
-	       vm->proof.proved ? "proved" : "not proved");
-	for (int i = 0; i < MSP_LJ_CHECK_COUNT; i++)
-		printf("    %-8s %s%s%s%s\n", result_text(vm->proof.check[i].result),
-		       cli_check_text(i), vm->proof.check[i].detail[0] ? " (" : "",
-		       vm->proof.check[i].detail, vm->proof.check[i].detail[0] ? ")" : "");
+	       vm->proved ? "proved" : "not proved");
+	for (size_t n = 0; (check = msp_target_check(subject->target, i, n)); n++)
+		printf("    %-8s %s%s%s%s\n", result_text(check->result), check->text,
+		       check->detail[0] ? " (" : "", check->detail, check->detail[0] ? ")" : "");
 }
 
 static void print_subject(const struct msp_options *options, const struct subject *subject)
 {
-	const struct msp_lj_layout *layout = msp_lj_build_layout(subject->entry->build);
+	const struct msp_build *build = build_of(subject);
 	char text[256];
 	size_t shown = 0;
 
-	cli_put_text(cli_build_text(subject->entry, text, sizeof(text)));
-	printf("%s%s\n", layout && layout->jit ? ", with JIT compiler" : "",
-	       subject->entry->build_error ? ": not all of its layout was found" : "");
-	print_vm_rows(subject->entry->build);
-	print_evidence(subject->entry->build, options->verbose || subject->entry->build_error != 0);
-	for (size_t i = 0; i < subject->vm_count; i++)
-		if (runs(subject, &subject->vms[i])) {
-			print_vm(&subject->vms[i]);
-			shown++;
-		}
+	cli_put_text(cli_build_text(build, text, sizeof(text)));
+	printf("%s%s\n", build->jit ? ", with JIT compiler" : "",
+	       build->complete ? "" : ": not all of its layout was found");
+	if (build->instructions)
+		printf("Interpreter: 0x%llx to 0x%llx, %u of %u instructions analysed\n",
+		       (unsigned long long)build->vm_start, (unsigned long long)build->vm_end,
+		       build->analysed, build->instructions);
+	print_evidence(subject, options->verbose || !build->complete);
+	for (size_t i = 0; next_vm(subject, &i); shown++)
+		print_vm(subject, i - 1);
 	if (!shown)
 		printf("%s\n", subject->file ? "A file has no VM to prove the layout with"
 					     : "No VM runs it now");
@@ -126,85 +126,86 @@ static void put_string(struct msp_json *json, const char *key, const char *value
 	msp_json_string(json, value);
 }
 
-static void put_evidence(struct msp_json *json, const struct msp_lj_build *build)
+static void put_evidence(struct msp_json *json, const struct subject *subject)
 {
-	const struct msp_lj_evidence *evidence;
-	size_t count = msp_lj_build_evidence(build, &evidence);
+	const struct msp_evidence *e;
 
 	msp_json_key(json, "evidence");
 	msp_json_array(json);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; (e = msp_target_evidence(subject->target, subject->number, i)); i++) {
 		msp_json_object(json);
-		put_string(json, "field", evidence[i].field);
-		put_string(json, "source", evidence[i].source);
-		put_bool(json, "found", evidence[i].found);
+		put_string(json, "field", e->field);
+		put_string(json, "source", e->source);
+		put_bool(json, "found", e->found);
 		msp_json_key(json, "value");
-		if (evidence[i].found)
-			msp_json_int(json, evidence[i].value);
+		if (e->found)
+			msp_json_int(json, e->value);
 		else
 			msp_json_null(json);
-		put_string(json, "why", evidence[i].why);
+		put_string(json, "why", e->why);
 		msp_json_end(json);
 	}
 	msp_json_end(json);
 	msp_json_key(json, "layout");
 	msp_json_object(json);
-	for (size_t i = 0; i < count; i++) {
-		if (!evidence[i].found)
+	for (size_t i = 0; (e = msp_target_evidence(subject->target, subject->number, i)); i++) {
+		if (!e->found)
 			continue;
-		msp_json_key(json, evidence[i].field);
-		msp_json_int(json, evidence[i].value);
+		msp_json_key(json, e->field);
+		msp_json_int(json, e->value);
 	}
 	msp_json_end(json);
 }
 
-/* How a check went for all VMs together: the worst counts. */
-static const struct msp_lj_proof *worst_of(const struct subject *subject, int check)
+static bool passed(const struct subject *subject, size_t vm, size_t check)
 {
-	const struct msp_lj_proof *worst = NULL;
+	return msp_target_check(subject->target, vm, check)->result == MSP_CHECK_PASSED;
+}
 
-	for (size_t i = 0; i < subject->vm_count; i++) {
-		const struct msp_lj_proof *proof = &subject->vms[i].proof;
+/* How a check went for all VMs together: that of the worst; past the last: of none. */
+static size_t worst_of(const struct subject *subject, size_t check)
+{
+	size_t worst = SIZE_MAX;
 
-		if (!runs(subject, &subject->vms[i]))
-			continue;
-		if (!worst || (worst->check[check].result == MSP_LJ_PASSED &&
-			       proof->check[check].result != MSP_LJ_PASSED))
-			worst = proof;
-	}
+	for (size_t i = 0; next_vm(subject, &i);)
+		if (worst == SIZE_MAX ||
+		    (passed(subject, worst, check) && !passed(subject, i - 1, check)))
+			worst = i - 1;
 	return worst;
 }
 
 static void put_checks(struct msp_json *json, const struct subject *subject)
 {
-	static const char *const results[] = {[MSP_LJ_PASSED] = "passed",
-					      [MSP_LJ_FAILED] = "failed",
-					      [MSP_LJ_NOT_RUN] = "not run"};
+	static const char *const results[] = {[MSP_CHECK_PASSED] = "passed",
+					      [MSP_CHECK_FAILED] = "failed",
+					      [MSP_CHECK_NOT_RUN] = "not run"};
+	const struct msp_check *check;
 
 	msp_json_key(json, "checks");
 	msp_json_array(json);
-	for (int i = 0; i < MSP_LJ_CHECK_COUNT; i++) {
-		const struct msp_lj_proof *proof = worst_of(subject, i);
-
+	for (size_t n = 0; msp_target_check(subject->target, SIZE_MAX, n); n++) {
+		check = msp_target_check(subject->target, worst_of(subject, n), n);
 		msp_json_object(json);
-		put_string(json, "name", cli_check_name(i));
-		put_string(json, "text", cli_check_text(i));
-		put_string(json, "result",
-			   results[proof ? proof->check[i].result : MSP_LJ_NOT_RUN]);
-		put_string(json, "detail",
-			   proof && proof->check[i].detail[0] ? proof->check[i].detail : NULL);
+		put_string(json, "name", check->name);
+		put_string(json, "text", check->text);
+		put_string(json, "result", results[check->result]);
+		put_string(json, "detail", check->detail[0] ? check->detail : NULL);
 		msp_json_end(json);
 	}
 	msp_json_end(json);
+}
+
+static void put_vms(struct msp_json *json, const struct subject *subject)
+{
+	const struct msp_vm_info *vm;
+
 	msp_json_key(json, "vms");
 	msp_json_array(json);
-	for (size_t i = 0; i < subject->vm_count; i++) {
-		if (!runs(subject, &subject->vms[i]))
-			continue;
+	for (size_t i = 0; (vm = next_vm(subject, &i));) {
 		msp_json_object(json);
 		msp_json_key(json, "g");
-		msp_json_hex(json, subject->vms[i].g);
-		put_bool(json, "proved", subject->vms[i].proof.proved);
+		msp_json_hex(json, vm->g);
+		put_bool(json, "proved", vm->proved);
 		msp_json_end(json);
 	}
 	msp_json_end(json);
@@ -212,32 +213,32 @@ static void put_checks(struct msp_json *json, const struct subject *subject)
 
 static void put_subject(struct msp_json *json, const struct subject *subject)
 {
-	const struct msp_lj_build *build = subject->entry->build;
-	const struct msp_lj_layout *layout = msp_lj_build_layout(build);
+	const struct msp_build *build = build_of(subject);
 
-	put_string(json, "version", msp_lj_build_version(build));
-	put_string(json, "object", msp_image_name(subject->entry->image));
-	put_string(json, "build_id", msp_image_build_id(subject->entry->image));
-	put_string(json, "arch", cli_arch_name(msp_image_arch(subject->entry->image)));
-	put_bool(json, "gc64", layout && layout->gc64);
-	put_bool(json, "jit", layout && layout->jit);
-	put_bool(json, "ffi", msp_lj_build_ffi(build));
-	put_bool(json, "complete", subject->entry->build_error == 0);
+	put_string(json, "version", build->version);
+	put_string(json, "object", build->object);
+	put_string(json, "build_id", build->build_id);
+	put_string(json, "arch", cli_machine_name(build->machine));
+	put_bool(json, "gc64", build->gc64);
+	put_bool(json, "jit", build->jit);
+	put_bool(json, "ffi", build->ffi);
+	put_bool(json, "complete", build->complete);
 	put_bool(json, "proved", is_proved(subject));
-	put_evidence(json, build);
+	put_evidence(json, subject);
 	put_checks(json, subject);
+	put_vms(json, subject);
 }
 
 /* ---- Both ---- */
 
 /* The first build stands for the answer; a process with several has the rest in a list. */
-static int show(const struct msp_options *options, const struct subject *subjects, size_t count)
+static int show(const struct msp_options *options, struct subject subject, size_t count)
 {
 	struct msp_json json = {.buffer.out = stdout};
 
 	if (!options->json) {
-		for (size_t i = 0; i < count; i++)
-			print_subject(options, &subjects[i]);
+		for (; subject.number < count; subject.number++)
+			print_subject(options, &subject);
 		return 0;
 	}
 	msp_json_object(&json);
@@ -246,12 +247,12 @@ static int show(const struct msp_options *options, const struct subject *subject
 	put_string(&json, "type", "inspect");
 	put_bool(&json, "luajit", count > 0);
 	if (count)
-		put_subject(&json, &subjects[0]);
+		put_subject(&json, &subject);
 	msp_json_key(&json, "others");
 	msp_json_array(&json);
-	for (size_t i = 1; i < count; i++) {
+	while (++subject.number < count) {
 		msp_json_object(&json);
-		put_subject(&json, &subjects[i]);
+		put_subject(&json, &subject);
 		msp_json_end(&json);
 	}
 	msp_json_end(&json);
@@ -259,43 +260,33 @@ static int show(const struct msp_options *options, const struct subject *subject
 	return msp_json_finish(&json);
 }
 
-static int conclude(const struct msp_options *options, const struct subject *subjects, size_t count,
+/* Of builds 0 to count. */
+static int conclude(const struct msp_options *options, struct msp_target *target, size_t count,
 		    const char *where)
 {
-	if (show(options, subjects, count) < 0)
+	struct subject subject = {.target = target, .file = !options->pid_count};
+
+	if (show(options, subject, count) < 0)
 		return CLI_FAILED;
 	if (!count) {
 		cli_note("no LuaJIT in %s", where);
 		return CLI_NO_LUAJIT;
 	}
-	for (size_t i = 0; i < count; i++)
-		if (subjects[i].file ? subjects[i].entry->build_error != 0
-				     : !is_proved(&subjects[i]))
+	for (; subject.number < count; subject.number++)
+		if (subject.file ? !build_of(&subject)->complete : !is_proved(&subject))
 			return CLI_NO_LUAJIT;
 	return CLI_OK;
 }
 
-static int inspect_process(const struct msp_options *options, struct msp_images *images)
+static int inspect_process(const struct msp_options *options, struct msp_target *registry)
 {
-	struct subject subjects[MSP_MAX_BUILDS];
-	const struct msp_image_entry *entry;
 	struct cli_live live;
-	size_t count = 0;
-	uint64_t base[MSP_MAX_BASES];
-	int rc;
+	int rc = cli_live_open("inspect", options->pids[0], registry, &live);
 
-	rc = cli_live_open("inspect", options->pids[0], images, &live);
 	if (rc)
 		return rc;
-	for (uint32_t i = 1; i <= msp_images_count(images) && count < MSP_MAX_BUILDS; i++) {
-		entry = msp_images_get(images, i);
-		if (!entry || !entry->build || !msp_space_image_bases(live.space, i, base))
-			continue;
-		subjects[count] = (struct subject){.entry = entry};
-		subjects[count].vms = msp_space_vms(live.space, &subjects[count].vm_count);
-		count++;
-	}
-	rc = conclude(options, subjects, count, cli_fmt("process %d", (int)live.pid));
+	rc = conclude(options, live.target, msp_target_info(live.target)->builds,
+		      cli_fmt("process %d", (int)live.pid));
 	cli_live_close(&live);
 	return rc;
 }
@@ -307,51 +298,43 @@ static int cannot_read(const char *path, const char *why, const char *todo)
 }
 
 /* A program without a LuaJIT of its own may load one; which, is seen in the library itself. */
-static void note_library(struct msp_images *images, const char *path)
+static void note_library(struct msp_target *target, const char *path)
 {
 	char program[PATH_MAX];
-	const struct msp_image_entry *entry;
+	int count = realpath(path, program) ? msp_target_add_program(target, program) : 0;
 
-	if (!realpath(path, program) || msp_images_add_program(images, program))
-		return;
-	for (uint32_t i = 1; i <= msp_images_count(images); i++) {
-		entry = msp_images_get(images, i);
-		if (entry && entry->build)
-			cli_note("it loads one: moonspy inspect %s", msp_image_name(entry->image));
-	}
+	for (int i = 0; i < count; i++)
+		cli_note("it loads one: moonspy inspect %s",
+			 msp_target_build(target, (size_t)i)->object);
 }
 
-static int inspect_file(const struct msp_options *options, struct msp_images *images)
+static int inspect_file(const struct msp_options *options, struct msp_target *target)
 {
 	const char *path = options->files[0];
-	const struct msp_image_entry *entry;
-	struct subject subject;
 	int fd, r, rc;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return cannot_read(path, strerror(errno), cli_fmt("ls -l %s", path));
-	r = msp_images_add_file(images, fd, path, &entry);
-	if (r == MSP_E_FORMAT)
-		return cannot_read(path, "it is no program or library for this kind of machine",
-				   cli_fmt("file %s", path));
+	r = msp_target_add_file(target, fd, path);
 	if (r < 0)
-		return cannot_read(path, msp_strerror(r), cli_fmt("ls -l %s", path));
-	subject = (struct subject){.entry = entry, .file = true};
-	rc = conclude(options, &subject, entry->build != NULL, path);
-	if (!entry->build)
-		note_library(images, path);
+		return cannot_read(path, msp_target_error(target),
+				   cli_fmt(r == MSP_E_FORMAT ? "file %s" : "ls -l %s", path));
+	rc = conclude(options, target, (size_t)r, path);
+	if (!r)
+		note_library(target, path);
 	return rc;
 }
 
 int cmd_inspect(const struct msp_options *options)
 {
-	struct msp_images *images;
-	int rc = cli_images_open(&images);
+	struct msp_target *registry;
+	int rc = cli_registry_open(&registry);
 
 	if (rc)
 		return rc;
-	rc = options->pid_count ? inspect_process(options, images) : inspect_file(options, images);
-	msp_images_free(images);
+	rc = options->pid_count ? inspect_process(options, registry)
+				: inspect_file(options, registry);
+	msp_target_free(registry);
 	return rc;
 }

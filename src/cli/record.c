@@ -17,7 +17,6 @@
 #include "cli/save.h"
 #include "moonspy/moonspy.h"
 #include "recorder/recorder.h"
-#include "target/target.h"
 
 #define STEP_MS 100
 #define LAST_MOMENTS 1.0 /* seconds that a command has to end in after a signal */
@@ -109,7 +108,7 @@ static void set_name(struct record *r, const char *text)
 static int find_targets(struct record *r)
 {
 	const struct msp_options *o = r->options;
-	struct msp_process *process;
+	struct msp_process_info info = {.size = sizeof(info)};
 	int rc;
 
 	for (size_t i = 0; i < o->pid_count; i++)
@@ -120,10 +119,8 @@ static int find_targets(struct record *r)
 	if (o->subprocesses)
 		add_children(r);
 	set_name(r, o->command ? o->command[0] : o->all ? "all" : "moonspy");
-	if (r->pid_count && !msp_process_open(r->pids[0], &process)) {
-		set_name(r, msp_process_comm(process));
-		msp_process_close(process);
-	}
+	if (r->pid_count && !msp_process_look(r->pids[0], &info))
+		set_name(r, info.name);
 	return 0;
 }
 
@@ -192,13 +189,12 @@ static int open_recorder(struct record *r)
 static int attach_pid(struct record *r, pid_t pid)
 {
 	int err = msp_recorder_add(r->recorder, pid);
-	struct cli_live live = {.pid = pid};
 	struct rlimit files = {0};
 
 	if (!err)
 		return 0;
 	if (err == MSP_E_GONE || err == MSP_E_NOT_FOUND || err == MSP_E_PERMISSION)
-		return cli_live_error("record", &live, err == MSP_E_NOT_FOUND ? MSP_E_GONE : err);
+		return cli_process_error("record", pid, err == MSP_E_NOT_FOUND ? MSP_E_GONE : err);
 	getrlimit(RLIMIT_NOFILE, &files);
 	if (err == MSP_E_LIMIT)
 		cli_error(cli_fmt("cannot sample process %d", pid),
@@ -373,48 +369,39 @@ static void say_what_was_found(const struct record *r)
 /* What a process does that uses no CPU. Its first thread stands for all. */
 static const char *what_it_does(struct record *r, const char **todo)
 {
-	struct msp_process *process;
+	struct msp_process_info info = {.size = sizeof(info)};
 	pid_t pid = r->pid_count == 1 ? r->pids[0] : 0;
 	const char *waited =
 		cli_fmt("no thread used the %.3g ms of CPU time that a sample stands for",
 			1000.0 / r->options->rate);
-	int state;
 
 	*todo = cli_fmt("moonspy record -d 60s -r %u ...",
 			r->options->rate < 999 ? 999 : r->options->rate);
 	if (!pid)
 		return r->options->all ? "no CPU ran a program" : waited;
-	if (msp_process_open(pid, &process))
+	if (msp_process_look(pid, &info))
 		return "it ended";
-	state = msp_process_thread_state(process, pid);
-	msp_process_close(process);
-	if (state == 'S')
+	if (info.state == 'S')
 		*todo = cli_fmt("moonspy dump -p %d", pid);
-	if (state == 'T') {
+	if (info.state == 'T') {
 		*todo = cli_fmt("kill -CONT %d", pid);
 		return "it is stopped, by a signal or with Ctrl-Z";
 	}
-	return state == 't' ? "a debugger holds it" : waited;
+	return info.state == 't' ? "a debugger holds it" : waited;
 }
 
 static int nothing(struct record *r, double seconds)
 {
-	struct cli_live live = {.pid = msp_recorder_denied(r->recorder)};
+	pid_t denied = msp_recorder_denied(r->recorder);
 	const char *why, *todo;
-	int rc = CLI_NOTHING;
 
-	if (live.pid) {
-		if (msp_process_open(live.pid, &live.process))
-			live.process = NULL;
-		rc = cli_live_error("record", &live, MSP_E_PERMISSION);
-		msp_process_close(live.process);
-		return rc;
-	}
+	if (denied)
+		return cli_process_error("record", denied, MSP_E_PERMISSION);
 	why = what_it_does(r, &todo);
 	cli_error(cli_fmt("0 samples: the %s used no CPU in %.1f s",
 			  r->options->all ? "machine" : "process", seconds),
 		  why, todo);
-	return rc;
+	return CLI_NOTHING;
 }
 
 /* What came when, in ms since the start. */

@@ -7,108 +7,71 @@
 
 #include "cli/commands.h"
 #include "cli/messages.h"
-#include "moonspy/moonspy.h"
 
-/* Names of functions are looked for that long; what is not found by then is named as well as it can be. */
-#define INDEX_US 2000000
-
-const char *traces_refusal_name(uint8_t kind)
+const char *traces_refusal_name(int kind)
 {
-	static const char *const names[] = {
-#define _(id, name, text) name,
-		MSP_LJ_REFUSALS(_)
-#undef _
-	};
+	static const char *const names[] = {[MSP_JIT_GIVEN_UP] = "given up",
+					    [MSP_JIT_ABORTED] = "aborted",
+					    [MSP_JIT_SWITCHED_OFF] = "switched off"};
 
 	return names[kind];
 }
 
-const char *traces_refusal_text(uint8_t kind)
+const char *traces_refusal_text(int kind)
 {
-	static const char *const texts[] = {
-#define _(id, name, text) text,
-		MSP_LJ_REFUSALS(_)
-#undef _
-	};
+	static const char *const texts[] = {[MSP_JIT_GIVEN_UP] = "given up for good",
+					    [MSP_JIT_ABORTED] = "aborted, will be tried again",
+					    [MSP_JIT_SWITCHED_OFF] = "switched off by the program"};
 
 	return texts[kind];
 }
 
 /* ---- Gathering ---- */
 
-static void name_place(struct msp_lj_names *names, const struct msp_lj_code_place *place,
-		       struct traces_place *out)
+static int gather_vm(struct traces *t, size_t i, const struct msp_vm_info *info)
 {
-	*out = (struct traces_place){0};
-	if (!names || !place->pt ||
-	    msp_lj_names_function(names, place->pt, place->ident, 0, 0, &out->function))
-		return;
-	out->line = msp_lj_names_line(names, place->pt, place->ident, place->pos);
-	if (!out->line) /* stripped, or a header */
-		out->line = out->function->defined;
-}
-
-static int name_all(struct traces_vm *vm, struct msp_lj_names *names)
-{
-	vm->trace = calloc(vm->jit.traces + 1, sizeof(*vm->trace));
-	vm->refusal = calloc(vm->jit.refusals + 1, sizeof(*vm->refusal));
-	if (!vm->trace || !vm->refusal)
-		return MSP_E_NOMEM;
-	for (size_t i = 0; i < vm->jit.traces; i++) {
-		vm->trace[i].trace = &vm->jit.trace[i];
-		name_place(names, &vm->jit.trace[i].start, &vm->trace[i].start);
-	}
-	for (size_t i = 0; i < vm->jit.refusals; i++) {
-		vm->refusal[i].refusal = &vm->jit.refusal[i];
-		name_place(names, &vm->jit.refusal[i].place, &vm->refusal[i].place);
-	}
-	return 0;
-}
-
-static int gather_vm(struct traces *t, const struct msp_vm *vm)
-{
-	const struct msp_image_entry *entry = msp_images_get(t->live->images, vm->image);
-	const struct msp_memory *mem = msp_space_host(t->live->space)->memory;
-	struct msp_lj_names *names = msp_space_vm_names(t->live->space, vm);
-	struct traces_vm *out = &t->vm[t->vms];
-	int r = msp_lj_jit_read(entry->build, mem, vm->g, &out->jit);
+	struct traces_vm *vm = &t->vm[t->vms];
+	int r = msp_jit_read(t->live->target, i, &vm->jit);
 
 	if (r)
 		return r;
-	out->vm = vm;
 	t->vms++;
-	if (names)
-		msp_lj_names_index(names, INDEX_US);
-	return name_all(out, names);
+	vm->info = *info;
+	vm->made = msp_jit_info(vm->jit);
+	vm->trace = calloc(vm->made->traces + 1, sizeof(*vm->trace));
+	vm->refusal = calloc(vm->made->refusals + 1, sizeof(*vm->refusal));
+	if (!vm->trace || !vm->refusal)
+		return MSP_E_NOMEM;
+	for (size_t k = 0; k < vm->made->traces; k++)
+		vm->trace[k] =
+			(struct traces_trace){.trace = *msp_jit_trace(vm->jit, k), .index = k};
+	for (size_t k = 0; k < vm->made->refusals; k++)
+		vm->refusal[k] = (struct traces_refusal){.refusal = *msp_jit_refusal(vm->jit, k),
+							 .index = k};
+	return 0;
 }
 
 /* All VMs that can be read; what is wrong with the others is said. 0 or the exit code. */
 static int gather(struct traces *t)
 {
-	const struct msp_vm *vms;
+	size_t count = msp_target_info(t->live->target)->vms;
 	char proof[256];
-	size_t count;
-	int r;
 
-	vms = msp_space_vms(t->live->space, &count);
 	t->vm = calloc(count + 1, sizeof(*t->vm));
 	if (!t->vm)
 		return MSP_E_NOMEM;
 	for (size_t i = 0; i < count; i++) {
-		if (vms[i].gone)
-			continue;
-		if (!vms[i].proof.heap) {
-			cli_note("the VM at 0x%llx is left out: %s", (unsigned long long)vms[i].g,
-				 cli_proof_text(&vms[i].proof, proof, sizeof(proof)));
-			continue;
-		}
-		r = gather_vm(t, &vms[i]);
+		struct msp_vm_info info = *msp_target_vm(t->live->target, i);
+		int r = gather_vm(t, i, &info);
+
 		if (r == MSP_E_NOMEM)
 			return r;
 		if (r)
-			cli_note("the VM at 0x%llx is left out: %s", (unsigned long long)vms[i].g,
-				 r == MSP_E_UNSUPPORTED ? "it has no JIT compiler"
-							: msp_strerror(r));
+			cli_note("the VM at 0x%llx is left out: %s", (unsigned long long)info.g,
+				 r == MSP_E_NOT_PROVED
+					 ? cli_proof_text(t->live, i, proof, sizeof(proof))
+				 : r == MSP_E_UNSUPPORTED ? "it has no JIT compiler"
+							  : msp_strerror(r));
 	}
 	return 0;
 }
@@ -116,11 +79,11 @@ static int gather(struct traces *t)
 static void release(struct traces *t)
 {
 	for (size_t i = 0; i < t->vms; i++) {
-		for (size_t k = 0; k < t->vm[i].jit.traces && t->vm[i].trace; k++)
+		for (size_t k = 0; k < t->vm[i].made->traces && t->vm[i].trace; k++)
 			free(t->vm[i].trace[k].line);
 		free(t->vm[i].trace);
 		free(t->vm[i].refusal);
-		msp_lj_jit_free(&t->vm[i].jit);
+		msp_jit_free(t->vm[i].jit);
 	}
 	free(t->vm);
 	traces_samples_free(t);
@@ -140,27 +103,26 @@ static int compare_traces(const void *a, const void *b)
 	int r = by_number(y->samples, x->samples);
 
 	if (!r)
-		r = msp_lj_link_gives_up(y->trace) - msp_lj_link_gives_up(x->trace);
+		r = y->trace.gives_up - x->trace.gives_up;
 	if (!r)
-		r = by_number(y->trace->szmcode, x->trace->szmcode);
-	return r ? r : by_number(x->trace->number, y->trace->number);
+		r = by_number(y->trace.bytes, x->trace.bytes);
+	return r ? r : by_number(x->trace.number, y->trace.number);
 }
 
 static int compare_refusals(const void *a, const void *b)
 {
 	const struct traces_refusal *x = a, *y = b;
-	int r = x->refusal->kind - y->refusal->kind;
+	int r = (int)x->refusal.kind - (int)y->refusal.kind;
 
 	if (!r)
 		r = by_number(y->samples, x->samples);
-	/* as the library has them: the array is one */
-	return r ? r : by_number((uintptr_t)x->refusal, (uintptr_t)y->refusal);
+	return r ? r : by_number(x->index, y->index);
 }
 
 static void sort(struct traces_vm *vm)
 {
-	qsort(vm->trace, vm->jit.traces, sizeof(*vm->trace), compare_traces);
-	qsort(vm->refusal, vm->jit.refusals, sizeof(*vm->refusal), compare_refusals);
+	qsort(vm->trace, vm->made->traces, sizeof(*vm->trace), compare_traces);
+	qsort(vm->refusal, vm->made->refusals, sizeof(*vm->refusal), compare_refusals);
 }
 
 /* ---- The verb ---- */
@@ -171,8 +133,8 @@ static int annotate(struct traces *t)
 	int r = MSP_E_NOT_FOUND;
 
 	for (size_t i = 0; i < t->vms; i++)
-		for (size_t k = 0; k < t->vm[i].jit.traces; k++) {
-			if (t->vm[i].trace[k].trace->number != t->options->annotate)
+		for (size_t k = 0; k < t->vm[i].made->traces; k++) {
+			if (t->vm[i].trace[k].trace.number != t->options->annotate)
 				continue;
 			r = traces_lines(t, &t->vm[i], &t->vm[i].trace[k]);
 			if (r)
@@ -216,26 +178,25 @@ static int show(struct traces *t)
 	return CLI_OK;
 }
 
-static int open_target(const struct msp_options *options, struct msp_images *images,
+static int open_target(const struct msp_options *options, struct msp_target *registry,
 		       struct cli_live *live)
 {
-	struct msp_core_options core = {.exe = options->exe, .sysroot = options->sysroot};
-
 	if (options->pid_count)
-		return cli_live_open("traces", options->pids[0], images, live);
-	return cli_live_open_core(options->files[0], &core, images, live);
+		return cli_live_open("traces", options->pids[0], registry, live);
+	return cli_live_open_core(options->files[0], options->exe, options->sysroot, registry,
+				  live);
 }
 
 int cmd_traces(const struct msp_options *options)
 {
 	struct cli_live live;
 	struct traces t = {.options = options, .live = &live};
-	struct msp_images *images;
-	int rc = cli_images_open(&images);
+	struct msp_target *registry;
+	int rc = cli_registry_open(&registry);
 
 	if (rc)
 		return rc;
-	rc = open_target(options, images, &live);
+	rc = open_target(options, registry, &live);
 	if (rc == 0) {
 		rc = options->samples ? traces_samples_read(&t) : CLI_OK;
 		if (!rc)
@@ -245,6 +206,6 @@ int cmd_traces(const struct msp_options *options)
 		release(&t);
 		cli_live_close(&live);
 	}
-	msp_images_free(images);
+	msp_target_free(registry);
 	return rc;
 }

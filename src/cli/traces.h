@@ -5,40 +5,33 @@
 
 #include "cli/live.h"
 #include "cli/options.h"
-#include "luajit/jit.h"
 #include "output/json_writer.h"
-
-/* A place in a function, with its names; function NULL: not known. */
-struct traces_place {
-	const struct msp_lj_function *function;
-	uint32_t line;
-};
 
 /* A line of a trace, and the samples whose innermost function was there. */
 struct traces_line {
-	const struct msp_lj_function *function;
-	uint32_t line;
+	struct msp_jit_line at;
 	uint64_t samples;
 };
 
 struct traces_trace {
-	const struct msp_lj_trace *trace;
-	struct traces_place start;
+	struct msp_jit_trace trace;
+	size_t index; /* as the library has them */
 	uint64_t samples;
-	struct traces_line *line; /* of the one that is annotated, by function and line */
+	struct traces_line *line; /* of the one that is annotated, and of those sampled */
 	size_t lines;
 };
 
 struct traces_refusal {
-	const struct msp_lj_refusal *refusal;
-	struct traces_place place;
+	struct msp_jit_refusal refusal;
+	size_t index;
 	uint64_t samples; /* in the interpreter, in that function */
 };
 
 /* One VM; what is to be looked at comes first. */
 struct traces_vm {
-	const struct msp_vm *vm;
-	struct msp_lj_jit jit;
+	struct msp_vm_info info;
+	struct msp_jit *jit;
+	const struct msp_jit_info *made;
 	struct traces_trace *trace;
 	struct traces_refusal *refusal;
 };
@@ -77,7 +70,7 @@ int traces_json(const struct traces *t);
 void traces_source(const struct traces *t, const struct traces_trace *trace);
 
 /* Text of a refusal's kind. */
-const char *traces_refusal_name(uint8_t kind);
-const char *traces_refusal_text(uint8_t kind);
+const char *traces_refusal_name(int kind); /* JSON name */
+const char *traces_refusal_text(int kind);
 
 #endif

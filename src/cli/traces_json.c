@@ -26,12 +26,12 @@ static void put_bool(struct msp_json *json, const char *key, bool value)
 }
 
 /* The members of a place: a function, and a line in it. */
-static void put_place(struct msp_json *json, const struct msp_lj_function *fn, uint32_t line)
+static void put_place(struct msp_json *json, const struct msp_frame *place)
 {
-	put_text(json, "name", fn ? fn->name : NULL);
-	put_text(json, "file", fn ? fn->file : NULL);
-	put_uint(json, "defined", fn ? fn->defined : 0, fn != NULL);
-	put_uint(json, "line", line, line != 0);
+	put_text(json, "name", place->name);
+	put_text(json, "file", place->file);
+	put_uint(json, "defined", place->defined, place->name != NULL);
+	put_uint(json, "line", place->line, place->line != 0);
 }
 
 static void put_lines(struct msp_json *json, const struct traces *t,
@@ -41,7 +41,7 @@ static void put_lines(struct msp_json *json, const struct traces *t,
 	msp_json_array(json);
 	for (size_t i = 0; i < trace->lines; i++) {
 		msp_json_object(json);
-		put_place(json, trace->line[i].function, trace->line[i].line);
+		put_place(json, &trace->line[i].at.place);
 		put_uint(json, "samples", trace->line[i].samples, t->sampled);
 		msp_json_end(json);
 	}
@@ -51,7 +51,7 @@ static void put_lines(struct msp_json *json, const struct traces *t,
 static void put_trace(struct msp_json *json, const struct traces *t,
 		      const struct traces_trace *trace)
 {
-	const struct msp_lj_trace *T = trace->trace;
+	const struct msp_jit_trace *T = &trace->trace;
 
 	msp_json_object(json);
 	msp_json_key(json, "number");
@@ -59,12 +59,12 @@ static void put_trace(struct msp_json *json, const struct traces *t,
 	put_uint(json, "root", T->root, T->root != 0);
 	put_uint(json, "parent", T->parent, T->parent != 0);
 	put_uint(json, "exit", T->exit, T->parent && !T->stitched);
-	put_text(json, "link_type", msp_lj_link_name(T->linktype));
+	put_text(json, "link_type", T->linktype);
 	put_uint(json, "link", T->link, T->link != 0);
-	put_bool(json, "gives_up", msp_lj_link_gives_up(T));
-	put_place(json, trace->start.function, trace->start.line);
+	put_bool(json, "gives_up", T->gives_up);
+	put_place(json, &T->start);
 	msp_json_key(json, "bytes");
-	msp_json_uint(json, T->szmcode);
+	msp_json_uint(json, T->bytes);
 	msp_json_key(json, "snapshots");
 	msp_json_uint(json, T->snapshots);
 	put_uint(json, "samples", trace->samples, t->sampled);
@@ -76,13 +76,13 @@ static void put_trace(struct msp_json *json, const struct traces *t,
 static void put_refusal(struct msp_json *json, const struct traces *t,
 			const struct traces_refusal *refusal)
 {
-	const struct msp_lj_refusal *r = refusal->refusal;
+	const struct msp_jit_refusal *r = &refusal->refusal;
 
 	msp_json_object(json);
 	put_text(json, "state", traces_refusal_name(r->kind));
 	put_text(json, "what", r->loop ? "loop" : "function");
-	put_place(json, refusal->place.function, refusal->place.line);
-	put_text(json, "reason", msp_lj_reason_text(r->reason));
+	put_place(json, &r->place);
+	put_text(json, "reason", r->reason);
 	put_uint(json, "penalty", r->penalty, r->penalty != 0);
 	put_uint(json, "samples", refusal->samples, t->sampled);
 	msp_json_end(json);
@@ -90,30 +90,30 @@ static void put_refusal(struct msp_json *json, const struct traces *t,
 
 static void put_vm(struct msp_json *json, const struct traces *t, const struct traces_vm *vm)
 {
-	const struct msp_image_entry *entry = msp_images_get(t->live->images, vm->vm->image);
+	const struct msp_build *build = msp_target_build(t->live->target, vm->info.build);
 
 	msp_json_object(json);
 	msp_json_key(json, "g");
-	msp_json_hex(json, vm->vm->g);
-	put_text(json, "version", msp_lj_build_version(entry->build));
-	put_text(json, "object", cli_base_name(msp_image_name(entry->image)));
+	msp_json_hex(json, vm->info.g);
+	put_text(json, "version", build ? build->version : NULL);
+	put_text(json, "object", build ? cli_base_name(build->object) : NULL);
 	msp_json_key(json, "machine_code");
-	msp_json_uint(json, vm->jit.mcode);
-	put_bool(json, "complete", vm->jit.all_functions);
-	put_bool(json, "aborts_known", vm->jit.aborts_known);
+	msp_json_uint(json, vm->made->mcode);
+	put_bool(json, "complete", vm->made->all_functions);
+	put_bool(json, "aborts_known", vm->made->aborts_known);
 	msp_json_key(json, "flushed");
-	if (vm->jit.flushed)
+	if (vm->made->flushed)
 		msp_json_bool(json, true);
 	else
 		msp_json_null(json);
 	msp_json_key(json, "not_compiled");
 	msp_json_array(json);
-	for (size_t i = 0; i < vm->jit.refusals; i++)
+	for (size_t i = 0; i < vm->made->refusals; i++)
 		put_refusal(json, t, &vm->refusal[i]);
 	msp_json_end(json);
 	msp_json_key(json, "traces");
 	msp_json_array(json);
-	for (size_t i = 0; i < vm->jit.traces; i++)
+	for (size_t i = 0; i < vm->made->traces; i++)
 		put_trace(json, t, &vm->trace[i]);
 	msp_json_end(json);
 	msp_json_end(json);
@@ -121,6 +121,7 @@ static void put_vm(struct msp_json *json, const struct traces *t, const struct t
 
 int traces_json(const struct traces *t)
 {
+	const struct msp_target_info *info = msp_target_info(t->live->target);
 	struct msp_json json = {.buffer.out = stdout};
 
 	msp_json_object(&json);
@@ -131,8 +132,8 @@ int traces_json(const struct traces *t)
 	msp_json_object(&json);
 	msp_json_key(&json, "pid");
 	msp_json_int(&json, t->live->pid);
-	put_text(&json, "name", cli_live_name(t->live));
-	put_text(&json, "command", cli_live_command(t->live));
+	put_text(&json, "name", info->name);
+	put_text(&json, "command", info->command);
 	msp_json_end(&json);
 	put_uint(&json, "samples", t->total, t->sampled);
 	put_uint(&json, "samples_of_other_traces", t->others, t->sampled);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "cli/messages.h"
-#include "moonspy/moonspy.h"
 #include "output/output.h"
 
 /* ---- From the profile ---- */
@@ -116,90 +115,65 @@ void traces_samples_free(struct traces *t)
 
 /* ---- To the traces ---- */
 
-static bool is_of(const struct traces_sample *s, const struct msp_lj_function *fn)
+static bool is_of(const struct traces_sample *s, const struct msp_frame *place)
 {
-	return fn && s->defined == fn->defined && !strcmp(s->file, fn->file);
+	return place->name && s->defined == place->defined && !strcmp(s->file, place->file);
 }
 
-static struct traces_line *find_line(const struct traces_trace *trace,
-				     const struct msp_lj_function *fn, uint32_t line)
+/* A line of the function that a sample was in; NULL: it was in another trace with that number. */
+static const struct msp_jit_line *function_of(const struct traces_trace *trace,
+					      const struct traces_sample *s)
 {
 	for (size_t i = 0; i < trace->lines; i++)
-		if (trace->line[i].function == fn && trace->line[i].line == line)
-			return &trace->line[i];
+		if (is_of(s, &trace->line[i].at.place))
+			return &trace->line[i].at;
 	return NULL;
-}
-
-static int add_line(struct traces_trace *trace, const struct msp_lj_function *fn, uint32_t line)
-{
-	struct traces_line *grown;
-
-	if (!fn || !line || find_line(trace, fn, line))
-		return 0;
-	grown = reallocarray(trace->line, trace->lines + 1, sizeof(*grown));
-	if (!grown)
-		return MSP_E_NOMEM;
-	trace->line = grown;
-	trace->line[trace->lines++] = (struct traces_line){.function = fn, .line = line};
-	return 0;
-}
-
-struct places {
-	struct msp_lj_names *names;
-	struct traces_trace *trace;
-	int error;
-};
-
-static void on_place(void *ctx, const struct msp_lj_code_place *place)
-{
-	struct places *p = ctx;
-	const struct msp_lj_function *fn;
-
-	if (p->error || msp_lj_names_function(p->names, place->pt, place->ident, 0, 0, &fn))
-		return;
-	p->error = add_line(p->trace, fn,
-			    msp_lj_names_line(p->names, place->pt, place->ident, place->pos));
 }
 
 static int by_line(const void *a, const void *b)
 {
-	const struct traces_line *x = a, *y = b;
-	int r = strcmp(x->function->file, y->function->file);
+	const struct msp_frame *x = &((const struct traces_line *)a)->at.place;
+	const struct msp_frame *y = &((const struct traces_line *)b)->at.place;
+	int r = strcmp(x->file, y->file);
 
 	if (!r)
-		r = (x->function->defined > y->function->defined) -
-		    (x->function->defined < y->function->defined);
+		r = (x->defined > y->defined) - (x->defined < y->defined);
+	if (!r)
+		r = strcmp(x->name, y->name);
 	return r ? r : (x->line > y->line) - (x->line < y->line);
 }
 
-/* The lines that the snapshots show; the trace may be gone meanwhile: then that of its start. */
-static int lines_of(struct traces *t, struct traces_vm *vm, struct traces_trace *trace)
+/* The line of a trace; NULL: out of memory. */
+static struct traces_line *line_of(struct traces_trace *trace, const struct msp_jit_line *at)
 {
-	const struct msp_image_entry *entry = msp_images_get(t->live->images, vm->vm->image);
-	struct places p = {.names = msp_space_vm_names(t->live->space, vm->vm), .trace = trace};
-	int r = add_line(trace, trace->start.function, trace->start.line);
+	struct traces_line line = {.at = *at}, *grown;
 
-	if (r || !p.names)
-		return r;
-	r = msp_lj_trace_places(entry->build, msp_space_host(t->live->space)->memory, trace->trace,
-				on_place, &p);
-	return r == MSP_E_NOMEM ? r : p.error;
+	for (size_t i = 0; i < trace->lines; i++)
+		if (!by_line(&trace->line[i], &line))
+			return &trace->line[i];
+	grown = reallocarray(trace->line, trace->lines + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	trace->line = grown;
+	grown[trace->lines] = line;
+	return &grown[trace->lines++];
 }
 
-/* The function of a trace that a sample was in; NULL: it was in another trace with that number. */
-static const struct msp_lj_function *function_of(const struct traces_trace *trace,
-						 const struct traces_sample *s)
+/* The lines that the library knows of it. */
+static int lines_of(struct traces_vm *vm, struct traces_trace *trace)
 {
-	for (size_t i = 0; i < trace->lines; i++)
-		if (is_of(s, trace->line[i].function))
-			return trace->line[i].function;
-	return NULL;
+	int count = msp_jit_lines(vm->jit, trace->index);
+
+	for (int i = 0; i < count; i++)
+		if (!line_of(trace, msp_jit_line(vm->jit, (size_t)i)))
+			return MSP_E_NOMEM;
+	return count < 0 ? count : 0;
 }
 
 static struct traces_trace *trace_by_number(struct traces_vm *vm, uint32_t number)
 {
-	for (size_t i = 0; i < vm->jit.traces; i++)
-		if (vm->trace[i].trace->number == number)
+	for (size_t i = 0; i < vm->made->traces; i++)
+		if (vm->trace[i].trace.number == number)
 			return &vm->trace[i];
 	return NULL;
 }
@@ -212,7 +186,7 @@ static int count_in_trace(struct traces *t, const struct traces_sample *s)
 	for (size_t i = 0; !r && i < t->vms; i++) {
 		trace = trace_by_number(&t->vm[i], s->trace);
 		if (trace && !trace->lines)
-			r = lines_of(t, &t->vm[i], trace);
+			r = lines_of(&t->vm[i], trace);
 		if (r || !trace || !function_of(trace, s))
 			continue;
 		trace->samples += s->count;
@@ -225,8 +199,8 @@ static int count_in_trace(struct traces *t, const struct traces_sample *s)
 static void count_in_interpreter(struct traces *t, const struct traces_sample *s)
 {
 	for (size_t i = 0; i < t->vms; i++)
-		for (size_t k = 0; k < t->vm[i].jit.refusals; k++)
-			if (is_of(s, t->vm[i].refusal[k].place.function))
+		for (size_t k = 0; k < t->vm[i].made->refusals; k++)
+			if (is_of(s, &t->vm[i].refusal[k].refusal.place))
 				t->vm[i].refusal[k].samples += s->count;
 }
 
@@ -245,18 +219,23 @@ int traces_samples_count(struct traces *t)
 
 int traces_lines(struct traces *t, struct traces_vm *vm, struct traces_trace *trace)
 {
-	const struct msp_lj_function *fn;
-	int r = trace->lines ? 0 : lines_of(t, vm, trace);
+	int r = trace->lines ? 0 : lines_of(vm, trace);
 
 	for (size_t i = 0; !r && i < t->samples; i++) {
 		const struct traces_sample *s = &t->sample[i];
+		const struct msp_jit_line *function =
+			s->trace == trace->trace.number ? function_of(trace, s) : NULL;
+		struct msp_jit_line at;
+		struct traces_line *line;
 
-		fn = s->trace == trace->trace->number ? function_of(trace, s) : NULL;
-		if (!fn || !s->line)
+		if (!function || !s->line)
 			continue;
-		r = add_line(trace, fn, s->line);
-		if (!r)
-			find_line(trace, fn, s->line)->samples += s->count;
+		at = *function;
+		at.place.line = s->line;
+		line = line_of(trace, &at);
+		if (!line)
+			return MSP_E_NOMEM;
+		line->samples += s->count;
 	}
 	if (!r && trace->lines)
 		qsort(trace->line, trace->lines, sizeof(*trace->line), by_line);

@@ -35,17 +35,18 @@ static char *read_all(int fd)
 /* A chunk's source, malloc'ed. Its name is @ and a path, = and anything, or the source itself. */
 static char *source_of(const struct traces *t, const char *chunk)
 {
-	const struct msp_host *host = msp_space_host(t->live->space);
+	const char *sysroot = t->options->sysroot;
 	char path[4096];
 	char *text;
 	int fd;
 
 	if (*chunk != '@')
 		return *chunk == '=' ? NULL : strdup(chunk);
-	if (chunk[1] == '/')
-		snprintf(path, sizeof(path), "%s%s", host->root ? host->root : "", chunk + 1);
-	else if (t->live->process)
-		snprintf(path, sizeof(path), "/proc/%d/cwd/%s", (int)t->live->pid, chunk + 1);
+	if (!t->live->core)
+		snprintf(path, sizeof(path), "/proc/%d/%s/%s", (int)t->live->pid,
+			 chunk[1] == '/' ? "root" : "cwd", chunk + 1);
+	else if (chunk[1] == '/')
+		snprintf(path, sizeof(path), "%s%s", sysroot ? sysroot : "", chunk + 1);
 	else
 		return NULL; /* a core does not tell its working directory */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -89,35 +90,40 @@ static void put_line(const struct traces *t, const struct traces_trace *trace,
 		printf("%5.1f %%", trace->samples ? 100.0 * line->samples / trace->samples : 0);
 	else if (t->sampled)
 		printf("%7s", "");
-	printf("  %6u  ", line->line);
-	text = line_at(source, line->line, &size);
+	printf("  %6u  ", line->at.place.line);
+	text = line_at(source, line->at.place.line, &size);
 	if (text)
 		put_source(text, size);
 	putchar('\n');
 }
 
+static bool same_function(const struct msp_frame *a, const struct msp_frame *b)
+{
+	return a->defined == b->defined && !strcmp(a->file, b->file) && !strcmp(a->name, b->name);
+}
+
 void traces_source(const struct traces *t, const struct traces_trace *trace)
 {
-	const struct msp_lj_function *fn = NULL;
+	const struct msp_jit_line *last = NULL;
 	char *source = NULL;
 
 	for (size_t i = 0; i < trace->lines; i++) {
-		const struct traces_line *line = &trace->line[i];
+		const struct msp_jit_line *at = &trace->line[i].at;
 
-		if (!fn || strcmp(fn->chunk, line->function->chunk)) {
+		if (!last || strcmp(last->chunk, at->chunk)) {
 			free(source);
-			source = source_of(t, line->function->chunk);
+			source = source_of(t, at->chunk);
 		}
-		if (line->function != fn) {
-			fn = line->function;
+		if (!last || !same_function(&last->place, &at->place)) {
 			printf("  ");
-			cli_put_text(fn->name);
+			cli_put_text(at->place.name);
 			printf(" (");
-			cli_put_text(fn->file);
-			printf(":%u)%s\n", fn->defined,
+			cli_put_text(at->place.file);
+			printf(":%u)%s\n", at->place.defined,
 			       source ? "" : ", whose source is not there");
 		}
-		put_line(t, trace, line, source);
+		last = at;
+		put_line(t, trace, &trace->line[i], source);
 	}
 	free(source);
 }

@@ -12,34 +12,31 @@ static double percent(const struct traces *t, uint64_t samples)
 }
 
 /* "handler (app.lua:33)", with the line that is meant behind it if it is another. */
-static void put_place(const struct traces_place *place)
+static void put_place(const struct msp_frame *place)
 {
-	const struct msp_lj_function *fn = place->function;
-
-	if (!fn) {
+	if (!place->name) {
 		printf("a function that is not known");
 		return;
 	}
-	cli_put_text(fn->name);
+	cli_put_text(place->name);
 	printf(" (");
-	cli_put_text(fn->file);
-	printf(":%u)", fn->defined);
-	if (place->line && place->line != fn->defined)
+	cli_put_text(place->file);
+	printf(":%u)", place->defined);
+	if (place->line && place->line != place->defined)
 		printf(":%u", place->line);
 }
 
 static void put_refusal(const struct traces *t, const struct traces_refusal *refusal)
 {
-	const struct msp_lj_refusal *r = refusal->refusal;
-	const char *reason = msp_lj_reason_text(r->reason);
+	const struct msp_jit_refusal *r = &refusal->refusal;
 
 	printf("    ");
 	if (t->sampled)
 		printf("%5.1f %%  ", percent(t, refusal->samples));
 	printf("%-9s", r->loop ? "loop" : "function");
-	put_place(&refusal->place);
-	if (reason)
-		printf(": %s", reason);
+	put_place(&r->place);
+	if (r->reason)
+		printf(": %s", r->reason);
 	putchar('\n');
 }
 
@@ -47,16 +44,16 @@ static void put_refusals(const struct traces *t, const struct traces_vm *vm)
 {
 	int kind = -1;
 
-	for (size_t i = 0; i < vm->jit.refusals; i++) {
-		if (vm->refusal[i].refusal->kind != kind) {
-			kind = vm->refusal[i].refusal->kind;
+	for (size_t i = 0; i < vm->made->refusals; i++) {
+		if ((int)vm->refusal[i].refusal.kind != kind) {
+			kind = (int)vm->refusal[i].refusal.kind;
 			printf("Not compiled, %s:\n", traces_refusal_text(kind));
 		}
 		put_refusal(t, &vm->refusal[i]);
 	}
 }
 
-static const char *origin(const struct msp_lj_trace *T, char buf[32])
+static const char *origin(const struct msp_jit_trace *T, char buf[32])
 {
 	if (T->stitched)
 		snprintf(buf, 32, "%u/stitch", T->parent);
@@ -67,47 +64,46 @@ static const char *origin(const struct msp_lj_trace *T, char buf[32])
 	return buf;
 }
 
-static const char *link_text(const struct msp_lj_trace *T, char buf[40])
+static const char *link_text(const struct msp_jit_trace *T, char buf[40])
 {
-	const char *name = msp_lj_link_name(T->linktype);
+	const char *name = T->linktype;
 
 	if (!name)
-		snprintf(buf, 40, "link type %u", T->linktype);
+		snprintf(buf, 40, "link type %u", T->linkcode);
 	else if (T->link && T->link != T->number)
 		snprintf(buf, 40, "%s %u", name, T->link);
 	else
-		snprintf(buf, 40, "%s%s", name,
-			 T->link && msp_lj_link_gives_up(T) ? ", given up" : "");
+		snprintf(buf, 40, "%s%s", name, T->link && T->gives_up ? ", given up" : "");
 	return buf;
 }
 
 static void put_trace(const struct traces *t, const struct traces_trace *trace)
 {
+	const struct msp_jit_trace *T = &trace->trace;
 	char from[32], link[40], samples[16] = "";
 
 	if (t->sampled)
 		snprintf(samples, sizeof(samples), "%5.1f %%  ", percent(t, trace->samples));
-	printf("    %s%6u  %-10s  %-16s  %7u  %9u  ", samples, trace->trace->number,
-	       origin(trace->trace, from), link_text(trace->trace, link), trace->trace->szmcode,
-	       trace->trace->snapshots);
-	put_place(&trace->start);
+	printf("    %s%6u  %-10s  %-16s  %7u  %9u  ", samples, T->number, origin(T, from),
+	       link_text(T, link), T->bytes, T->snapshots);
+	put_place(&T->start);
 	putchar('\n');
 }
 
 static void put_counts(const struct traces_vm *vm)
 {
 	char digits[CLI_COUNT_SIZE];
-	size_t of[MSP_LJ_REFUSAL_COUNT] = {0};
+	size_t of[MSP_JIT_SWITCHED_OFF + 1] = {0};
 
-	for (size_t i = 0; i < vm->jit.refusals; i++)
-		of[vm->jit.refusal[i].kind]++;
-	printf("VM 0x%llx: %zu traces, %s bytes of machine code", (unsigned long long)vm->vm->g,
-	       vm->jit.traces, cli_count(vm->jit.mcode, digits));
-	for (int kind = 0; kind < MSP_LJ_REFUSAL_COUNT; kind++)
+	for (size_t i = 0; i < vm->made->refusals; i++)
+		of[vm->refusal[i].refusal.kind]++;
+	printf("VM 0x%llx: %zu traces, %s bytes of machine code", (unsigned long long)vm->info.g,
+	       vm->made->traces, cli_count(vm->made->mcode, digits));
+	for (int kind = 0; kind <= MSP_JIT_SWITCHED_OFF; kind++)
 		if (of[kind])
 			printf(", %zu %s %s", of[kind], of[kind] == 1 ? "place" : "places",
 			       traces_refusal_name(kind));
-	if (vm->jit.flushed)
+	if (vm->made->flushed)
 		printf(", flushed at least once");
 	putchar('\n');
 }
@@ -116,21 +112,21 @@ static void put_vm(const struct traces *t, const struct traces_vm *vm)
 {
 	put_counts(vm);
 	put_refusals(t, vm);
-	if (!vm->jit.all_functions)
+	if (!vm->made->all_functions)
 		printf("[error: the list of objects changed: more may not be compiled]\n");
-	if (!vm->jit.traces)
+	if (!vm->made->traces)
 		return;
 	printf("Traces:\n    %s%6s  %-10s  %-16s  %7s  %9s  start\n", t->sampled ? "samples  " : "",
 	       "number", "from", "goes on", "bytes", "snapshots");
-	for (size_t i = 0; i < vm->jit.traces; i++)
+	for (size_t i = 0; i < vm->made->traces; i++)
 		put_trace(t, &vm->trace[i]);
 }
 
 /* The trace asked for alone, with its lines. */
 static void put_annotated(const struct traces *t, const struct traces_vm *vm)
 {
-	for (size_t i = 0; i < vm->jit.traces; i++)
-		if (vm->trace[i].trace->number == t->options->annotate) {
+	for (size_t i = 0; i < vm->made->traces; i++)
+		if (vm->trace[i].trace.number == t->options->annotate) {
 			put_trace(t, &vm->trace[i]);
 			traces_source(t, &vm->trace[i]);
 		}
@@ -139,7 +135,7 @@ static void put_annotated(const struct traces *t, const struct traces_vm *vm)
 void traces_text(const struct traces *t)
 {
 	printf("Process %d: ", (int)t->live->pid);
-	cli_put_text(cli_live_name(t->live));
+	cli_put_text(msp_target_info(t->live->target)->name);
 	putchar('\n');
 	for (size_t i = 0; i < t->vms; i++) {
 		if (t->options->annotate)

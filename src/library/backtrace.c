@@ -83,16 +83,27 @@ int lib_backtrace_of(struct msp_target *target, const struct msp_raw_frame *raw,
 	return 0;
 }
 
-void msp_backtrace_free(struct msp_backtrace *backtrace)
+void msp_backtrace_forget(struct msp_backtrace *backtrace)
 {
-	if (!backtrace)
-		return;
 	forget_text(backtrace, true);
-	free(backtrace->own);
 	free(backtrace->full);
 	free(backtrace->from);
 	free(backtrace->frame);
 	free(backtrace->place);
+	backtrace->full = NULL;
+	backtrace->from = NULL;
+	backtrace->frame = NULL;
+	backtrace->place = NULL;
+	backtrace->full_room = 0;
+	backtrace->frames = 0;
+}
+
+void msp_backtrace_free(struct msp_backtrace *backtrace)
+{
+	if (!backtrace)
+		return;
+	msp_backtrace_forget(backtrace);
+	free(backtrace->own);
 	free(backtrace);
 }
 

@@ -89,10 +89,20 @@ const struct msp_evidence *msp_target_evidence(struct msp_target *target, size_t
 	return &target->evidence;
 }
 
+static int keep_file(struct msp_target *target, uint32_t index)
+{
+	uint32_t *bigger = reallocarray(target->file, target->files + 1, sizeof(*bigger));
+
+	if (!bigger)
+		return lib_error(target, MSP_E_NOMEM, "out of memory");
+	target->file = bigger;
+	target->file[target->files++] = index;
+	return 1;
+}
+
 int msp_target_add_file(struct msp_target *target, int fd, const char *name)
 {
 	const struct msp_image_entry *entry;
-	uint32_t *bigger;
 	int err = msp_images_add_file(target->registry->images, fd, name, &entry);
 
 	if (err == MSP_E_FORMAT)
@@ -100,16 +110,36 @@ int msp_target_add_file(struct msp_target *target, int fd, const char *name)
 				 "it is no program or library for this kind of machine");
 	if (err < 0)
 		return lib_error(target, err, "%s", msp_strerror(err));
-	if (!entry->build)
-		return 0;
-	bigger = reallocarray(target->file, target->files + 1, sizeof(*bigger));
-	if (!bigger)
-		return lib_error(target, MSP_E_NOMEM, "out of memory");
-	target->file = bigger;
-	target->file[target->files++] = entry->index;
-	return 1;
+	return entry->build ? keep_file(target, entry->index) : 0;
 }
 
+struct adding {
+	struct msp_target *target;
+	int count; /* or an error */
+};
+
+static void on_file(void *ctx, const struct msp_image_entry *entry)
+{
+	struct adding *adding = ctx;
+	int err;
+
+	if (!entry->build || adding->count < 0)
+		return;
+	err = keep_file(adding->target, entry->index);
+	adding->count = err < 0 ? err : adding->count + 1;
+}
+
+int msp_target_add_program(struct msp_target *target, const char *command)
+{
+	struct adding adding = {.target = target};
+	int err = msp_images_add_program(target->registry->images, command, on_file, &adding);
+
+	if (err == MSP_E_NOT_FOUND)
+		return lib_error(target, err, "there is no program %s", command);
+	if (err < 0)
+		return lib_error(target, err, "%s", msp_strerror(err));
+	return adding.count;
+}
 /* ---- VMs ---- */
 
 const struct msp_vm *lib_vm(const struct msp_target *target, size_t i)

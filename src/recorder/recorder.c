@@ -81,7 +81,7 @@ static void prepare_processes(struct msp_recorder *rec)
 	struct rec_process *p;
 
 	if (rec->opts.command)
-		msp_images_add_program(rec->images, rec->opts.command);
+		msp_images_add_program(rec->images, rec->opts.command, NULL, NULL);
 	for (size_t i = 0; i < rec->opts.pid_count; i++) {
 		p = rec_insert(rec, rec->opts.pids[i]);
 		if (p && !p->process)

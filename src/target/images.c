@@ -257,7 +257,7 @@ static struct msp_image_slot *oldest_unused(struct msp_images *images, uint32_t 
 	return oldest;
 }
 
-uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_gone_fn gone, void *ctx)
+uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_fn gone, void *ctx)
 {
 	uint64_t now = now_ns(), bytes;
 	struct msp_image_slot *oldest;

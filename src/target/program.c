@@ -143,7 +143,8 @@ static bool find_interpreter(const char *path, char out[PATH_MAX])
 }
 
 /* Loads file[from..count) at once, then notes what those need. */
-static int load_level(struct msp_images *images, struct program *program, size_t from)
+static int load_level(struct msp_images *images, struct program *program, size_t from,
+		      msp_image_fn each, void *ctx)
 {
 	struct msp_image_request request[FILES_MAX];
 	size_t count = program->count - from;
@@ -155,13 +156,18 @@ static int load_level(struct msp_images *images, struct program *program, size_t
 			.name = program->file[from + i],
 			.root = "/"};
 	err = msp_images_load(images, request, count);
-	for (size_t i = 0; !err && i < count; i++)
-		if (request[i].entry)
-			add_needed(program, request[i].entry->image, program->file[from + i]);
+	for (size_t i = 0; !err && i < count; i++) {
+		if (!request[i].entry)
+			continue;
+		add_needed(program, request[i].entry->image, program->file[from + i]);
+		if (each)
+			each(ctx, request[i].entry);
+	}
 	return err;
 }
 
-int msp_images_add_program(struct msp_images *images, const char *command)
+int msp_images_add_program(struct msp_images *images, const char *command, msp_image_fn each,
+			   void *ctx)
 {
 	struct program program = {.count = 0};
 	char path[PATH_MAX], script[PATH_MAX];
@@ -175,7 +181,7 @@ int msp_images_add_program(struct msp_images *images, const char *command)
 	add_path(&program, path);
 	while (!err && from < program.count) {
 		end = program.count;
-		err = load_level(images, &program, from);
+		err = load_level(images, &program, from, each, ctx);
 		from = end;
 	}
 	for (size_t i = 0; i < program.count; i++)

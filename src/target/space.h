@@ -57,8 +57,8 @@ uint32_t msp_images_builds(const struct msp_images *images);
  * first, until the rest of them is few and small; or all such. gone hears of each before it is
  * freed. Returns how many.
  */
-typedef void (*msp_image_gone_fn)(void *ctx, const struct msp_image_entry *entry);
-uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_gone_fn gone, void *ctx);
+typedef void (*msp_image_fn)(void *ctx, const struct msp_image_entry *entry);
+uint32_t msp_images_trim(struct msp_images *images, bool all, msp_image_fn gone, void *ctx);
 
 /* Adds a file that no process need map; closes fd. MSP_E_FORMAT: not for such a machine. */
 int msp_images_add_file(struct msp_images *images, int fd, const char *name,
@@ -66,9 +66,11 @@ int msp_images_add_file(struct msp_images *images, int fd, const char *name,
 /*
  * Adds what a command will map when it is run: its file as execvp() finds it, or
  * the interpreter that a script names, the dynamic loader, the libraries needed.
- * What is not found is left out. MSP_E_NOT_FOUND: there is no such command.
+ * What is not found is left out. each, if not NULL, hears of every image. MSP_E_NOT_FOUND: there is
+ * no such command.
  */
-int msp_images_add_program(struct msp_images *images, const char *command);
+int msp_images_add_program(struct msp_images *images, const char *command, msp_image_fn each,
+	void *ctx);
 
 /* ---- The address space of one process. ---- */
 

@@ -2,6 +2,8 @@
 /* A live process through the public header: what is known of it, dumps, frames, values, traces. */
 #include "help.h"
 
+#include <sys/ptrace.h>
+
 static struct program interpreted, compiled;
 
 static void describes(void **state)
@@ -95,6 +97,9 @@ static void dumps(void **state)
 	thread = msp_dump_thread(dump, 0);
 	assert_int_equal(thread->tid, interpreted.pid);
 	assert_true(thread->has_vm && thread->result == 0 && thread->registers.pc);
+	check_stack(thread->backtrace);
+	msp_backtrace_forget(thread->backtrace);
+	assert_null(msp_backtrace_frame(thread->backtrace, 0));
 	check_stack(thread->backtrace);
 	assert_null(msp_dump_thread(dump, 1));
 	assert_null(msp_dump_coroutine(dump, 0));
@@ -209,6 +214,23 @@ static void unwinds(void **state)
 	msp_target_free(target);
 }
 
+/* Of the trace that starts in inner(), at its loop. */
+static void check_lines(struct msp_jit *jit, size_t i)
+{
+	const struct msp_jit_line *line;
+	bool loop = false;
+	size_t count = 0;
+
+	assert_true(msp_jit_lines(jit, i) > 0);
+	for (; (line = msp_jit_line(jit, count)); count++) {
+		assert_string_equal(line->place.name, "inner");
+		assert_string_equal(line->chunk, "=(command line)");
+		loop |= line->place.line == 3;
+	}
+	assert_true(loop);
+	assert_int_equal(msp_jit_lines(jit, i), count);
+}
+
 static void reads_traces(void **state)
 {
 	struct msp_target *target = open_target(compiled.pid);
@@ -220,10 +242,18 @@ static void reads_traces(void **state)
 	assert_int_equal(msp_jit_read(target, 0, &jit), 0);
 	info = msp_jit_info(jit);
 	assert_true(info->traces > 0 && info->mcode > 0 && info->all_functions);
-	for (size_t i = 0; (trace = msp_jit_trace(jit, i)); i++)
-		inner |= trace->start.name && !strcmp(trace->start.name, "inner") &&
-			 trace->start.line == 3 && !strcmp(trace->linktype, "loop");
+	for (size_t i = 0; (trace = msp_jit_trace(jit, i)); i++) {
+		if (!trace->start.name || strcmp(trace->start.name, "inner") ||
+		    strcmp(trace->linktype, "loop"))
+			continue;
+		assert_int_equal(trace->start.line, 3);
+		assert_int_not_equal(trace->linkcode, 0);
+		inner = true;
+		check_lines(jit, i);
+	}
 	assert_true(inner);
+	assert_int_equal(msp_jit_lines(jit, info->traces), MSP_E_NOT_FOUND);
+	assert_null(msp_jit_line(jit, 0));
 	assert_null(msp_jit_trace(jit, info->traces));
 	assert_null(msp_jit_refusal(jit, info->refusals));
 	msp_jit_free(jit);
@@ -278,6 +308,49 @@ static void finds(void **state)
 	free(pids);
 }
 
+/* What is known without opening: of one that runs, is stopped, is traced, is gone. */
+static void looks_at_processes(void **state)
+{
+	struct msp_process_info info = {.size = sizeof(info)};
+	struct {
+		struct msp_process_info known;
+		uint64_t unknown;
+	} newer = {.known.size = sizeof(newer), .unknown = 1};
+
+	assert_int_equal(msp_process_look(interpreted.pid, &info), 0);
+	assert_int_equal(info.pid, interpreted.pid);
+	assert_string_equal(info.name, "luajit");
+	assert_int_equal(info.bits, 64);
+	assert_int_not_equal(info.state, 0);
+	assert_int_equal(info.tracer, 0);
+
+	kill(interpreted.pid, SIGSTOP);
+	waitpid(interpreted.pid, NULL, WUNTRACED);
+	assert_int_equal(msp_process_look(interpreted.pid, &info), 0);
+	assert_int_equal(info.state, 'T');
+	kill(interpreted.pid, SIGCONT);
+
+	assert_int_equal(ptrace(PTRACE_SEIZE, compiled.pid, NULL, NULL), 0);
+	assert_int_equal(msp_process_look(compiled.pid, &newer.known), 0);
+	assert_int_equal(newer.known.tracer, getpid());
+	assert_int_equal(newer.unknown, 0);
+	ptrace(PTRACE_INTERRUPT, compiled.pid, NULL, NULL);
+	waitpid(compiled.pid, NULL, __WALL);
+	assert_int_equal(msp_process_look(compiled.pid, &newer.known), 0);
+	assert_int_equal(newer.known.state, 't');
+	assert_int_equal(ptrace(PTRACE_DETACH, compiled.pid, NULL, NULL), 0);
+
+	info.size = offsetof(struct msp_process_info, tracer); /* an older caller's */
+	info.tracer = 4711;
+	assert_int_equal(msp_process_look(getpid(), &info), 0);
+	assert_int_equal(info.pid, getpid());
+	assert_int_equal(info.tracer, 4711);
+	assert_int_equal(msp_process_look(0x7ffffff0, &info), MSP_E_GONE);
+	assert_int_equal(info.pid, 0);
+	info.size = 1;
+	assert_int_equal(msp_process_look(getpid(), &info), MSP_E_INVALID);
+}
+
 static void looks_into_files(void **state)
 {
 	struct msp_target *target = open_target(interpreted.pid);
@@ -298,6 +371,15 @@ static void looks_into_files(void **state)
 	assert_int_equal(msp_target_add_file(target, open("/bin/true", O_RDONLY), "true"), 0);
 	assert_int_equal(msp_target_add_file(target, open("/etc/passwd", O_RDONLY), "passwd"),
 			 MSP_E_FORMAT);
+	msp_target_free(target);
+
+	/* by its name, with the libraries that it needs */
+	assert_int_equal(msp_target_new(NULL, &target), 0);
+	assert_true(msp_target_add_program(target, "luajit") > 0);
+	assert_non_null(strstr(msp_target_build(target, 0)->object, "luajit"));
+	assert_int_equal(msp_target_add_program(target, "true"), 0);
+	assert_int_equal(msp_target_add_program(target, "no-such-program"), MSP_E_NOT_FOUND);
+	assert_non_null(strstr(msp_target_error(target), "no-such-program"));
 	msp_target_free(target);
 }
 
@@ -364,7 +446,8 @@ int main(void)
 		cmocka_unit_test(opens_sparse),	    cmocka_unit_test(reads_values),
 		cmocka_unit_test(unwinds),	    cmocka_unit_test(reads_traces),
 		cmocka_unit_test(dumps_compiled),   cmocka_unit_test(finds),
-		cmocka_unit_test(looks_into_files), cmocka_unit_test(refuses),
+		cmocka_unit_test(looks_into_files), cmocka_unit_test(looks_at_processes),
+		cmocka_unit_test(refuses),
 	};
 
 	return cmocka_run_group_tests(tests, start, end);

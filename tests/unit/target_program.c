@@ -49,7 +49,7 @@ static int loaded(const char *command, const char *part)
 	struct msp_images *images = new_images();
 	int n = 0;
 
-	assert_int_equal(msp_images_add_program(images, command), 0);
+	assert_int_equal(msp_images_add_program(images, command, NULL, NULL), 0);
 	for (uint32_t i = 1; i <= msp_images_count(images); i++)
 		n += strstr(msp_image_name(msp_images_get(images, i)->image), part) != NULL;
 	msp_images_free(images);
@@ -97,15 +97,17 @@ static void what_cannot_be_loaded_is_left_out(void **state)
 	script("missing", "#!/no/such/interpreter\n");
 	script("itself", "#!./itself\n");
 	script("empty", "#!\n");
-	assert_int_equal(msp_images_add_program(images, "no-such-command"), MSP_E_NOT_FOUND);
-	assert_int_equal(msp_images_add_program(images, "./no-such-file"), 0);
-	assert_int_equal(msp_images_add_program(images, "./text"), 0);
-	assert_int_equal(msp_images_add_program(images, "./missing"), 0);
-	assert_int_equal(msp_images_add_program(images, "./itself"), 0);
-	assert_int_equal(msp_images_add_program(images, "./empty"), 0);
-	assert_int_equal(msp_images_add_program(images, "/"), 0);
+	assert_int_equal(msp_images_add_program(images, "no-such-command", NULL, NULL),
+			 MSP_E_NOT_FOUND);
+	assert_int_equal(msp_images_add_program(images, "./no-such-file", NULL, NULL), 0);
+	assert_int_equal(msp_images_add_program(images, "./text", NULL, NULL), 0);
+	assert_int_equal(msp_images_add_program(images, "./missing", NULL, NULL), 0);
+	assert_int_equal(msp_images_add_program(images, "./itself", NULL, NULL), 0);
+	assert_int_equal(msp_images_add_program(images, "./empty", NULL, NULL), 0);
+	assert_int_equal(msp_images_add_program(images, "/", NULL, NULL), 0);
 	assert_int_equal(mkfifo("pipe", 0755), 0);
-	assert_int_equal(msp_images_add_program(images, "./pipe"), 0); /* does not wait */
+	assert_int_equal(msp_images_add_program(images, "./pipe", NULL, NULL),
+			 0); /* does not wait */
 	assert_int_equal(msp_images_count(images), 0);
 	msp_images_free(images);
 }
