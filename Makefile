@@ -7,6 +7,7 @@
 #	make rounds         a target opened, unwound and closed a million times; ROUNDS=N
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
+#	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
@@ -108,6 +109,11 @@ test-traces: tests
 	@for suite in $(or $(SUITES),bookworm bullseye); do echo "$$suite:"; SUITE=$$suite \
 		TEST_TRACES=$(CURDIR)/$(BUILD)/tests/traces/test-traces tests/traces/run.sh $(PROGRAMS) || exit; done
 
+COUNT ?= 1000000
+test-kit: tests
+	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) KIT=$(CURDIR)/$(BUILD)/tests/kit \
+		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done
+
 test-builds: tests
 	@python3 tests/builds/matrix.py --build $(BUILD) $(BUILDS)
 
@@ -126,4 +132,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-builds bench install clean check-format

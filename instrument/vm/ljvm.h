@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hooks of the VM descriptor (ljvm_descriptor.h), for LuaJIT's own files. Included at the end of lj_obj.h, so by the
+ * host's tools too: there must be nothing but macros and declarations. Parts can be left out of the build:
+ *
+ *	LJVM_NO_PROBES    no probes
+ *	LJVM_NO_LIVE      no list of live VMs, and no tables of traces
+ *	LJVM_NO_TABLES    no tables of traces
+ *	LJVM_NO_HELPERS   no helper functions
+ *	LJVM_NO_NOTE      no ELF note that tells where the descriptor is
+ */
+#ifndef LJVM_H
+#define LJVM_H
+
+#include "ljvm_descriptor.h"
+
+#if !defined(__GNUC__)
+/* Atomic accesses and assembler are written for gcc and clang. */
+#define LJVM_NO_PROBES
+#define LJVM_NO_LIVE
+#endif
+#if !defined(__ELF__)
+#define LJVM_NO_NOTE
+#endif
+#if !defined(__ELF__) || !(defined(__x86_64__) || defined(__aarch64__))
+#undef LJVM_NO_PROBES
+#define LJVM_NO_PROBES
+#endif
+#if defined(LJVM_NO_LIVE) || !LJ_HASJIT
+#undef LJVM_NO_TABLES
+#define LJVM_NO_TABLES
+#endif
+
+/* ---- Probes: a nop, and a note that says where it is and in which registers its arguments are ---- */
+
+#ifndef LJVM_NO_PROBES
+#define LJVM_NOTE(name, arguments) \
+	"990: nop\n" \
+	".ifndef _.stapsdt.base\n" \
+	".pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat\n" \
+	".weak _.stapsdt.base\n" \
+	".hidden _.stapsdt.base\n" \
+	"_.stapsdt.base: .space 1\n" \
+	".size _.stapsdt.base, 1\n" \
+	".popsection\n" \
+	".endif\n" \
+	".pushsection .note.stapsdt, \"\", \"note\"\n" \
+	".balign 4\n" \
+	".4byte 992f - 991f, 994f - 993f, 3\n" \
+	"991: .asciz \"stapsdt\"\n" \
+	"992: .balign 4\n" \
+	"993: .8byte 990b, _.stapsdt.base, 0\n" \
+	".asciz \"luajit\"\n" \
+	".asciz \"" name "\"\n" \
+	".asciz \"" arguments "\"\n" \
+	"994: .balign 4\n" \
+	".popsection\n"
+#define LJVM_ARG(x) "r"((unsigned long)(x))
+#define LJVM_PROBE2(name, a, b) \
+	__asm__ __volatile__(LJVM_NOTE(name, "8@%0 8@%1") : : LJVM_ARG(a), LJVM_ARG(b) : "memory")
+#define LJVM_PROBE3(name, a, b, c) \
+	__asm__ __volatile__(LJVM_NOTE(name, "8@%0 8@%1 8@%2") : : LJVM_ARG(a), LJVM_ARG(b), LJVM_ARG(c) : "memory")
+#define LJVM_PROBE5(name, a, b, c, d, e) \
+	__asm__ __volatile__(LJVM_NOTE(name, "8@%0 8@%1 8@%2 8@%3 8@%4") \
+			     : \
+			     : LJVM_ARG(a), LJVM_ARG(b), LJVM_ARG(c), LJVM_ARG(d), LJVM_ARG(e) \
+			     : "memory")
+#define LJVM_PROBE6(name, a, b, c, d, e, f) \
+	__asm__ __volatile__(LJVM_NOTE(name, "8@%0 8@%1 8@%2 8@%3 8@%4 8@%5") \
+			     : \
+			     : LJVM_ARG(a), LJVM_ARG(b), LJVM_ARG(c), LJVM_ARG(d), LJVM_ARG(e), LJVM_ARG(f) \
+			     : "memory")
+#else
+#define LJVM_PROBE2(name, a, b) ((void)0)
+#define LJVM_PROBE3(name, a, b, c) ((void)0)
+#define LJVM_PROBE5(name, a, b, c, d, e) ((void)0)
+#define LJVM_PROBE6(name, a, b, c, d, e, f) ((void)0)
+#endif
+
+/* ---- Live VMs ---- */
+
+#ifndef LJVM_NO_LIVE
+LJ_FUNC void ljvm_created(global_State *g, lua_State *L);
+LJ_FUNC void ljvm_closed(global_State *g);
+LJ_FUNC LJ_NOINLINE void ljvm_gc_changed(global_State *g, int phase);
+LJ_FUNC LJ_NOINLINE void ljvm_seen(global_State *g);
+
+/*
+ * Which VM was last seen in which phase. A VM that finds itself here has told of its phase; one that does not, because
+ * another VM has the same place, looks at its slot.
+ */
+#define LJVM_PHASES 16
+#define LJVM_PHASE_AT(g) (&ljvm_phase[((uintptr_t)(g) >> 12) & (LJVM_PHASES - 1)].of)
+struct ljvm_phase {
+	uintptr_t of; /* global_State + phase */
+	char line[64 - sizeof(uintptr_t)];
+};
+LJ_DATA struct ljvm_phase ljvm_phase[LJVM_PHASES];
+
+#define LJVM_CREATED(g, L) ljvm_created(g, L)
+#define LJVM_CLOSED(g) ljvm_closed(g)
+#define LJVM_GC(g, L) \
+	do { \
+		LJVM_PROBE2("heartbeat", g, L); \
+		if (LJ_UNLIKELY(__atomic_load_n(LJVM_PHASE_AT(g), __ATOMIC_RELAXED) != \
+				(uintptr_t)(g) + (g)->gc.state)) \
+			ljvm_gc_changed(g, (g)->gc.state); \
+	} while (0)
+#define LJVM_SEEN(g) ljvm_seen(g)
+#else
+#define LJVM_CREATED(g, L) LJVM_PROBE2("vm_created", g, L)
+#define LJVM_CLOSED(g) LJVM_PROBE2("vm_closed", g, gcrefp((g)->mainthref, void))
+#define LJVM_GC(g, L) LJVM_PROBE2("heartbeat", g, L)
+#define LJVM_SEEN(g) ((void)0)
+#endif
+
+/* ---- The compiler ---- */
+
+#define LJVM_TRACE_START(J) \
+	do { \
+		LJVM_SEEN(J2G(J)); \
+		LJVM_PROBE5("trace_start", J2G(J), (J)->cur.traceno, (J)->pc, (J)->parent, (J)->exitno); \
+	} while (0)
+#define LJVM_TRACE_STOP(J, T) \
+	do { \
+		LJVM_TABLE_DONE(J, T); \
+		LJVM_PROBE6("trace_stop", J2G(J), (T)->traceno, (T)->mcode, (T)->szmcode, (T)->spadjust, \
+			    mref((T)->startpc, void)); \
+	} while (0)
+#define LJVM_TRACE_ABORT(J, reason) \
+	do { \
+		if ((J)->cur.traceno) \
+			LJVM_PROBE5("trace_abort", J2G(J), (J)->cur.traceno, reason, \
+				    mref((J)->cur.startpc, void), (J)->pc); \
+	} while (0)
+#define LJVM_TRACE_FLUSH(J, number) LJVM_PROBE2("trace_flush", J2G(J), number)
+#define LJVM_TRACE_FLUSH_ALL(J) \
+	do { \
+		LJVM_TABLE_FLUSH(J); \
+		LJVM_PROBE2("trace_flush", J2G(J), 0); \
+	} while (0)
+#define LJVM_TRACE_EXIT(J) LJVM_PROBE3("trace_exit", J2G(J), (J)->parent, (J)->exitno)
+#define LJVM_ERROR(g, L, status) \
+	do { \
+		LJVM_SEEN(g); \
+		LJVM_PROBE3("error_thrown", g, L, status); \
+	} while (0)
+
+/* ---- Tables of traces ---- */
+
+#ifndef LJVM_NO_TABLES
+struct jit_State;
+struct GCtrace;
+LJ_DATA struct ljvm_live ljvm_live;
+LJ_FUNC LJ_NOINLINE void ljvm_table_begin(struct jit_State *J);
+LJ_FUNC LJ_NOINLINE void ljvm_table_at(struct jit_State *J);
+LJ_FUNC LJ_NOINLINE void ljvm_table_returned(struct jit_State *J, GCproto *pt, const BCIns *pc);
+LJ_FUNC LJ_NOINLINE void ljvm_table_emit(struct jit_State *J, uint32_t ref);
+LJ_FUNC LJ_NOINLINE void ljvm_table_like(struct jit_State *J, uint32_t ref);
+LJ_FUNC LJ_NOINLINE void ljvm_table_assemble(struct jit_State *J, void *start);
+LJ_FUNC LJ_NOINLINE void ljvm_table_code(struct jit_State *J, uint32_t ref, void *start);
+LJ_FUNC LJ_NOINLINE void ljvm_table_done(struct jit_State *J, struct GCtrace *T);
+LJ_FUNC LJ_NOINLINE void ljvm_table_flush(struct jit_State *J);
+#define LJVM_IF_TABLES(call) \
+	do { \
+		if (LJ_UNLIKELY(__atomic_load_n(&ljvm_live.tables_on, __ATOMIC_RELAXED))) \
+			call; \
+	} while (0)
+#define LJVM_TABLE_DONE(J, T) ljvm_table_done(J, T)
+#define LJVM_TABLE_FLUSH(J) ljvm_table_flush(J)
+#else
+#define LJVM_IF_TABLES(call) ((void)0)
+#define LJVM_TABLE_DONE(J, T) ((void)0)
+#define LJVM_TABLE_FLUSH(J) ((void)0)
+#endif
+#define LJVM_TABLE_BEGIN(J) LJVM_IF_TABLES(ljvm_table_begin(J))
+#define LJVM_TABLE_AT(J) LJVM_IF_TABLES(ljvm_table_at(J))
+#define LJVM_TABLE_RETURNED(J, pt, pc) LJVM_IF_TABLES(ljvm_table_returned(J, pt, pc))
+#define LJVM_TABLE_EMIT(J, ref) LJVM_IF_TABLES(ljvm_table_emit(J, ref))
+#define LJVM_TABLE_LIKE(J, ref) LJVM_IF_TABLES(ljvm_table_like(J, ref))
+#define LJVM_TABLE_ASSEMBLE(J, start) LJVM_IF_TABLES(ljvm_table_assemble(J, start))
+#define LJVM_TABLE_CODE(J, ref, start) LJVM_IF_TABLES(ljvm_table_code(J, (uint32_t)(ref), start))
+
+#endif

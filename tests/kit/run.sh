@@ -1,0 +1,102 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# usage: run.sh [DIR...]. The instrumentation kit on LuaJIT source trees: Debian's package of SUITE (bookworm), or those given.
+# Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
+#
+# Environment: KIT (folder of the built test programs), COUNT (2000) signals that interrupt a VM.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+: "${KIT:=$root/build/tests/kit}" "${COUNT:=2000}" "${SUITE:=bookworm}"
+cache=${MOONSPY_CACHE:-$root/.cache}
+apply=$root/instrument/apply
+
+skip() {
+	echo "SKIP: $*" >&2
+	exit 77
+}
+
+fail() {
+	echo "FAIL: $*" >&2
+	exit 1
+}
+
+for tool in make cc gdb readelf dpkg-source; do
+	command -v $tool >/dev/null || skip "needs $tool"
+done
+mkdir -p "$cache/kit"
+exec 9>"$cache/kit/lock"
+flock 9
+if [ $# -eq 0 ]; then
+	"$root/scripts/debs" --source --orig --unpack "$cache/kit/src-$SUITE" "$SUITE" luajit >"$cache/kit/log" 2>&1 ||
+		skip "no source package of luajit: $(tail -1 "$cache/kit/log")"
+	set -- "$cache/kit/src-$SUITE/luajit"
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/moonspy-kit.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM HUP
+
+# Exactly once, nothing the second time, and back to what it was; a place that is gone or there twice changes nothing.
+edits() {
+	cp -a "$1" "$work/tree"
+	"$apply" "$work/tree" --check >/dev/null
+	diff -r "$1" "$work/tree" >&2 || fail "--check changed something"
+	"$apply" "$work/tree" >/dev/null
+	cp -a "$work/tree" "$work/once"
+	"$apply" "$work/tree" >/dev/null
+	diff -r "$work/once" "$work/tree" >&2 || fail "a second time changed something"
+	"$apply" "$work/tree" --revert >/dev/null
+	diff -r "$1" "$work/tree" >&2 || fail "--revert left something"
+	for file in lj_gc.c lj_trace.c; do
+		cp "$work/tree/src/$file" "$work/kept"
+		sed -i 's/^  switch (g->gc.state) {$/&\n&/; s/^  exd.J = J;$/  exd.J=J;/' "$work/tree/src/$file"
+		cp -a "$work/tree" "$work/broken"
+		! "$apply" "$work/tree" >/dev/null 2>"$work/reason" || fail "$file is edited though a place is not there once"
+		grep -q "^$file: [02] places" "$work/reason" || fail "the reason is not said: $(cat "$work/reason")"
+		diff -r "$work/broken" "$work/tree" >&2 || fail "something was changed though a place is not there once"
+		rm -rf "$work/broken"
+		cp "$work/kept" "$work/tree/src/$file"
+	done
+	rm -rf "$work/tree" "$work/once"
+	echo "edits: made once, and taken back"
+}
+
+# Built trees are kept by what they are made of.
+build() {
+	sum=$({ cat "$1"/src/*.[ch] "$1"/src/*.dasc "$root"/instrument/apply "$root"/instrument/vm/* \
+		"$root/include/moonspy/vm_descriptor.h" && echo "$2"; } | sha256sum | cut -c1-16)
+	built=$cache/kit/$sum
+	[ -f "$built/src/libluajit.so" ] && return
+	rm -rf "$built" "$built.new"
+	cp -a "$1" "$built.new"
+	[ "$2" = without ] || "$apply" "$built.new" >/dev/null
+	make -C "$built.new/src" -j2 BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: >"$work/log" 2>&1 || {
+		grep -m 5 'rror' "$work/log" >&2
+		fail "it could not be built"
+	}
+	ln -s libluajit.so "$built.new/src/libluajit-5.1.so.2"
+	mv "$built.new" "$built"
+}
+
+# The notes survive strip, and are those that the header tells of.
+notes() {
+	strip -o "$work/stripped" "$1"
+	readelf -nW "$work/stripped" >"$work/notes"
+	grep -q '^  LuaJIT  *0x00000008' "$work/notes" || fail "no note tells where the descriptor is"
+	sed -n 's/^    Name: //p' "$work/notes" | sort -u >"$work/has"
+	sed -n 's/^	_(\([a-z_]*\), "[^"]*", "[^"]*").*/\1/p; /^#define LJVM_PROBES/,$!d' "$root/include/moonspy/vm_descriptor.h" |
+		sort -u >"$work/told"
+	cmp -s "$work/has" "$work/told" || fail "probes: $(cat "$work/has" | tr '\n' ' '), told of: $(cat "$work/told" | tr '\n' ' ')"
+	echo "notes: $(wc -l <"$work/has") probes at $(grep -c 'Provider: luajit' "$work/notes") places"
+}
+
+for tree; do
+	echo "$tree" | sed "s|^$cache/kit/||"
+	edits "$tree"
+	build "$tree" with
+	library=$built/src/libluajit.so
+	notes "$library"
+	"$here/constants.py" "$KIT/kit-constants" "$library"
+	"$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
+	python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
+done

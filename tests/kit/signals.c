@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * usage: signals LIBRARY SCRIPT COUNT. Helpers in a signal handler that interrupts a VM at any instruction, COUNT times:
+ * whole stacks, or a defined error. Meanwhile another thread lists the VMs and asks for addresses that mean nothing.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "kit.h"
+
+static struct kit kit;
+static struct ljvm_memory own;
+static struct kit_counts counts;
+static timer_t timer;
+static unsigned long wanted, handled;
+
+static void registers_of(const ucontext_t *uc, struct ljvm_registers *out)
+{
+	memset(out, 0, sizeof(*out));
+#if defined(__x86_64__)
+	static const int dwarf[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+				      REG_RBP, REG_RSP, REG_R8,	 REG_R9,  REG_R10, REG_R11,
+				      REG_R12, REG_R13, REG_R14, REG_R15};
+
+	for (int i = 0; i < 16; i++)
+		out->reg[i] = (uint64_t)uc->uc_mcontext.gregs[dwarf[i]];
+	out->pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+	out->sp = (uint64_t)uc->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+	for (int i = 0; i < 31; i++)
+		out->reg[i] = uc->uc_mcontext.regs[i];
+	out->pc = uc->uc_mcontext.pc;
+	out->sp = uc->uc_mcontext.sp;
+#endif
+}
+
+/* One shot: whatever the load of the machine is, the VM has run a while when it is interrupted again. */
+static void interrupt_soon(void)
+{
+	static unsigned int seed = 1;
+	struct itimerspec when = {{0, 0}, {0, 20000 + rand_r(&seed) % 80000}};
+
+	timer_settime(timer, 0, &when, NULL);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	struct ljvm_registers registers;
+	int saved = errno;
+
+	(void)number;
+	(void)info;
+	registers_of(context, &registers);
+	kit_walk(&kit, &own, &registers, &counts);
+	if (__atomic_add_fetch(&handled, 1, __ATOMIC_RELEASE) < wanted)
+		interrupt_soon();
+	errno = saved;
+}
+
+/* Whatever they are asked, from a thread that runs no VM. */
+static void ask_nonsense(unsigned int *seed)
+{
+	struct ljvm_function function;
+	struct ljvm_trace trace;
+	struct ljvm_vm vm;
+	uint64_t g = 0, address = (uint64_t)(uintptr_t)&vm + (uint64_t)rand_r(seed) * 8 -
+				  ((uint64_t)1 << 33);
+
+	if (kit.helpers->vm(&own, 0, &vm) == 0 && kit.helpers->trace)
+		kit.helpers->trace(&own, vm.g, address, &trace);
+	kit.helpers->owner(&own, address, &g, &trace);
+	kit.helpers->function(&own, address & ~(uint64_t)3, (int32_t)rand_r(seed), &function);
+}
+
+static void *asker(void *unused)
+{
+	const struct timespec pause = {0, 200000};
+	unsigned int seed = 1;
+
+	while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) < wanted) {
+		ask_nonsense(&seed);
+		nanosleep(&pause, NULL);
+	}
+	return unused;
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID};
+	struct ljvm_vm vm;
+	pthread_t thread;
+	void *L;
+
+	if (argc != 4)
+		kit_die("usage: signals LIBRARY SCRIPT COUNT");
+	kit_open(&kit, argv[1]);
+	kit_graph_read(argv[2]);
+	wanted = strtoul(argv[3], NULL, 10);
+	own.read = kit.helpers->read_self;
+	if (kit.helpers->vm(&own, 0, &vm) != LJVM_E_NONE)
+		kit_die("a VM before there is one");
+	L = kit.newstate();
+	kit.openlibs(L);
+	if (kit.helpers->vm(&own, 0, &vm) < 0 || vm.main != (uint64_t)(uintptr_t)L ||
+	    kit.helpers->vm(&own, 1, &vm) != LJVM_E_NONE)
+		kit_die("the VM is not in the list, or not alone");
+	sigaction(SIGUSR1, &action, NULL);
+	event.sigev_signo = SIGUSR1;
+	event._sigev_un._tid = gettid();
+	if (pthread_create(&thread, NULL, asker, NULL) != 0 ||
+	    timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+		kit_die("no thread, or no timer");
+	interrupt_soon();
+	while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) < wanted)
+		kit_run(&kit, L, argv[2], 200);
+	pthread_join(thread, NULL);
+	kit.close(L);
+	if (kit.helpers->vm(&own, 0, &vm) != LJVM_E_NONE)
+		kit_die("the VM is still in the list");
+	kit_judge(&counts, "signals");
+	if (!counts.interpreter || (kit.constants->jit && !counts.trace))
+		kit_die("never seen: the interpreter, or a trace");
+	return 0;
+}
