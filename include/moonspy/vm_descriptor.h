@@ -395,8 +395,8 @@ struct ljvm_part {
 
 enum ljvm_flag {
 	/*
-	 * Made outside of the VM, by proof, for a LuaJIT that was built without one. -1 and 0 may mean: not known. Parts
-	 * have the size 0 until there is a VM that it could be proved on: look again then. Few probes fire.
+	 * Made outside of the VM, by proof, for a LuaJIT that was built without one. -1 and 0 may mean: not known. Constants
+	 * and addresses have the size 0 until there is a VM that it could be proved on: look again then. Few probes fire.
 	 */
 	LJVM_FLAG_OUTSIDE = 1,
 	/* There can be VMs that are not in the list. */

@@ -43,10 +43,9 @@ void companion_fill(const struct companion_found *found);
 bool companion_ready(void);
 /* Its constants; to be used once it is ready. */
 const struct ljvm_constants *companion_constants(void);
+const struct ljvm_addresses *companion_addresses(void);
 /* The list of live VMs. */
 struct ljvm_live *companion_live(void);
-/* The address of the VM's code. */
-const void *companion_code(void);
 /* Is another descriptor in this process, of a LuaJIT that has its own? */
 bool companion_is_needless(void);
 /* The global_State of a lua_State; 0: it is none of the LuaJIT that was proved. */

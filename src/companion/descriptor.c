@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The descriptor itself. Its parts have the size 0 until a LuaJIT is proved; what is not known of it, says -1 or 0.
+ * The descriptor itself. Constants and addresses have the size 0 until a LuaJIT is proved; what is not known of it, says
+ * -1 or 0. Helpers are there from the beginning: they serve descriptors of other processes too.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "companion/companion.h"
+#include "companion/helpers.h"
 #include "companion/same.h"
 #include "luajit/build.h"
+#include "luajit/bytecode.h"
 #include "luajit/jit.h"
 #include "target/own.h"
-
-#define PART(member) \
-	{ \
-		offsetof(struct companion_whole, member), 0 \
-	}
 
 struct companion_whole companion_descriptor = {
 	.head = {.magic = {'L', 'u', 'a', 'J', 'I', 'T', 'v', 'm'},
@@ -26,9 +24,19 @@ struct companion_whole companion_descriptor = {
 		 .size = sizeof(struct companion_whole),
 		 .pointer_size = sizeof(void *),
 		 .flags = LJVM_FLAG_OUTSIDE | LJVM_FLAG_LIVE_PARTIAL,
-		 .constants = PART(constants),
-		 .addresses = PART(addresses),
-		 .helpers = PART(helpers)},
+		 .constants = {offsetof(struct companion_whole, constants), 0},
+		 .addresses = {offsetof(struct companion_whole, addresses), 0},
+		 .helpers = {offsetof(struct companion_whole, helpers),
+			     sizeof(struct ljvm_helpers)}},
+	.helpers = {.read_self = companion_read_self,
+		    .vm = companion_vm,
+		    .owner = companion_owner,
+		    .context = companion_context,
+		    .frame_first = companion_frame_first,
+		    .frame_next = companion_frame_next,
+		    .function = companion_function,
+		    .trace = companion_trace,
+		    .cframe = companion_cframe},
 };
 
 /* Whoever wins if another library has that name, here is this one. */
@@ -130,7 +138,7 @@ static void fill_constants(struct ljvm_constants *c, const struct msp_lj_build *
 
 /* ---- Names ---- */
 
-static char version_text[64], ff_names[12288], trace_errors[4096];
+static char version_text[64], ff_names[12288], trace_errors[4096], bc_names[1024];
 static const char gc_names[] = "pause\0propagate\0atomic\0sweepstring\0sweep\0finalize\0";
 
 static const char *vmstate_names(const struct msp_lj_layout *l)
@@ -158,22 +166,56 @@ static bool append(char *list, size_t room, size_t *used, const char *text)
 	return true;
 }
 
-/* As LuaJIT itself spells them: string.gsub is string_gsub. One that was not found ends the list: the rest has no index. */
+/*
+ * As LuaJIT itself spells them: string.gsub is string_gsub, the read of a file io_method_read. Of the metamethods of ffi
+ * it is not known which of its tables they are of.
+ */
+static const char *spell(const char *name, char *to, size_t room)
+{
+	size_t at = strcspn(name, ".:");
+
+	if (name[at])
+		snprintf(to, room, "%.*s_%s%s", (int)at, name,
+			 !strncmp(name, "io:", 3) ? "method_" : "", name + at + 1);
+	else
+		snprintf(to, room, "%s", name);
+	return to;
+}
+
+/* One that was not found ends the list: the rest has no index. */
 static void fill_ff_names(const struct msp_lj_build *build)
 {
-	size_t used = 0, from;
+	char text[96];
+	size_t used = 0;
 	const char *name;
 
 	append(ff_names, sizeof(ff_names), &used, "Lua");
 	append(ff_names, sizeof(ff_names), &used, "C");
-	for (uint32_t i = 2; (name = msp_lj_build_ff_name(build, i)); i++) {
-		from = used;
-		if (!*name || !append(ff_names, sizeof(ff_names), &used, name))
+	for (uint32_t i = 2; (name = msp_lj_build_ff_name(build, i)) && *name; i++)
+		if (!append(ff_names, sizeof(ff_names), &used, spell(name, text, sizeof(text))))
 			break;
-		for (; from < used; from++)
-			if (ff_names[from] == '.' || ff_names[from] == ':')
-				ff_names[from] = '_';
-	}
+}
+
+/* NULL: a generation of bytecode that is not known. */
+static const char *fill_bc_names(const struct msp_lj_layout *l)
+{
+	static const char *const common[] = {
+#define _(name, mode, jump) #name,
+		MSP_BC_COMMON(_) MSP_BC_BITOPS(_)
+#undef _
+	};
+	static const char *const headers[] = {"FUNCF",	"IFUNCF", "JFUNCF", "FUNCV",
+					      "IFUNCV", "JFUNCV", "FUNCC",  "FUNCCW"};
+	const struct msp_bc_set *set = msp_bc_set_find(l);
+	size_t used = 0;
+
+	if (!set)
+		return NULL;
+	for (unsigned int op = 0; op < l->bc_funcf; op++)
+		append(bc_names, sizeof(bc_names), &used, common[set->op[op]]);
+	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+		append(bc_names, sizeof(bc_names), &used, headers[i]);
+	return bc_names;
 }
 
 static void fill_trace_errors(void)
@@ -203,6 +245,7 @@ static struct ljvm_addresses addresses_of(const struct companion_found *found)
 		.gc_names = gc_names,
 		.trace_errors = l->jit ? trace_errors : NULL,
 		.version = version ? version_text : NULL,
+		.bc_names = fill_bc_names(l),
 		.live = companion_live(),
 	};
 }
@@ -220,7 +263,6 @@ void companion_fill(const struct companion_found *found)
 
 	fill_constants(&d->constants, found->build);
 	d->addresses = addresses_of(found);
-	publish(&d->head.helpers, sizeof(d->helpers));
 	publish(&d->head.addresses, sizeof(d->addresses));
 	publish(&d->head.constants, sizeof(d->constants));
 }
@@ -235,9 +277,9 @@ const struct ljvm_constants *companion_constants(void)
 	return &companion_descriptor.constants;
 }
 
-const void *companion_code(void)
+const struct ljvm_addresses *companion_addresses(void)
 {
-	return companion_descriptor.addresses.vm_code;
+	return &companion_descriptor.addresses;
 }
 
 bool companion_is_needless(void)
@@ -251,7 +293,11 @@ bool companion_is_needless(void)
 
 bool companion_read(void *to, uint64_t address, size_t size)
 {
-	return own_read((uint32_t)getpid(), to, address, size);
+	int kept = errno;
+	bool done = own_read((uint32_t)getpid(), to, address, size);
+
+	errno = kept;
+	return done;
 }
 
 uint64_t companion_ref(uint64_t address)

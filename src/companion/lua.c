@@ -68,7 +68,7 @@ const struct companion_lua *companion_lua_of_vm(void)
 		return NULL;
 	if (!__atomic_load_n(&vm_functions_known, __ATOMIC_ACQUIRE)) {
 		/* Whoever looks at the same time finds the same. */
-		if (companion_lua(companion_code(), &lua)) {
+		if (companion_lua(companion_addresses()->vm_code, &lua)) {
 			vm_functions = lua;
 			__atomic_store_n(&vm_functions_known, 1, __ATOMIC_RELEASE);
 		} else {

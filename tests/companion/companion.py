@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: companion.py COMPANION.so HOST FIND-VMS MOONSPY [TEST...]
+"""usage: companion.py BUILD [TEST...]
 
 The companion in programs: preloaded where LuaJIT is a library (HOST), as a module where it is in the program (luajit).
 moonspy, which looks from outside and searches the memory, is what it is held against.
@@ -12,11 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import descriptor
 
-SO, HOST, FIND, MOONSPY = [os.path.abspath(a) for a in sys.argv[1:5]]
+BUILD = os.path.abspath(sys.argv[1])
+SO, MOONSPY = os.path.join(BUILD, "src/companion/libmoonspy-vm.so"), os.path.join(BUILD, "src/cli/moonspy")
+HOST, FIND, HANDLER, CRASH, REMOTE = [os.path.join(BUILD, "tests/companion", name)
+                              for name in ("companion-host", "find-vms", "handler.so", "descriptor-crash.so", "remote")]
 HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "../../examples/vm-descriptor")
 OUTSIDE, PARTIAL = 1, 2
 
 
@@ -120,7 +125,10 @@ def check_constants(pid):
     assert d.constants["ffi"] == seen["ffi"] and d.constants["version"] in (20100, 20199)
     assert d.addresses[1] - d.addresses[0] == seen["layout"]["vm_end"] - seen["layout"]["vm_start"]
     names = d.texts(3)
-    assert names[:2] == ["Lua", "C"] and {"assert", "string_gsub", "math_floor", "coroutine_resume"} <= set(names), names
+    assert names[:2] == ["Lua", "C"] and {"assert", "string_gsub", "math_floor", "coroutine_resume", "io_method_read"} <= set(names), names
+    opcodes = d.texts(8)
+    assert len(opcodes) == d.constants["bc_funccw"] + 1 and opcodes[0] == "ISLT" and opcodes[d.constants["bc_funcf"]] == "FUNCF", opcodes
+    assert d.parts[5] >= 11 * 8 # helpers
     assert d.texts(4) == ["INTERP", "C", "GC", "EXIT", "RECORD", "OPT", "ASM"] and d.texts(7) == [seen["version"]]
     print("%d constants, %d names of functions" % (compared, len(names)))
     assert compared > 70
@@ -235,6 +243,102 @@ def test_probes(work):
     print("%d events" % len(fired))
 
 
+WORKLOADS = ("mixed", "coroutines", "errors", "metamethods", "traces", "tailcalls", "fastfuncs")
+
+
+def test_helpers(work):
+    """In signal handlers at random moments helpers say what moonspy's walker says, or that they do not know."""
+    module(work).end()
+    env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, "src/library"), LD_PRELOAD=SO + " " + HANDLER,
+               LUA_CPATH=os.path.join(work, "?.so"))
+    total = {}
+    for workload in WORKLOADS:
+        for mode in ("-jon", "-joff"):
+            command = ["luajit", mode, "-lmoonspy.vm", os.path.join(HERE, "../workloads", workload + ".lua"), "0.4"]
+            ran = subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            line = ran.stderr.strip().splitlines()[-1]
+            assert ran.returncode == 0 and line.startswith("samples"), (workload, mode, ran)
+            counted = dict((name, int(n)) for name, n in re.findall(r"([a-z]+) (\d+) ", line + " "))
+            if counted["wrong"]:
+                print(workload, mode, line)
+            for name, n in counted.items():
+                total[name] = total.get(name, 0) + n
+    print(" ".join("%s %d" % item for item in total.items()))
+    mine = total["interpreter"] + total["compiled"]
+    assert total["interpreter"] > 100 and total["compiled"] > 100 and total["frames"] > 500 and total["lines"] > 300, total
+    assert total["wrong"] * 2000 <= mine, total
+    assert total["other"] > 100 and (total["undecided"] + total["boundary"]) * 10 < mine, total
+
+
+CRASHING = """local ffi = require "ffi"
+ffi.cdef "size_t strlen(const char *);"
+local function crashes() local n = ffi.C.strlen(ffi.cast("const char *", 8)) return n end
+local function works(f) local x = f() return x end
+for i = 1, %d do works(function() return i end) end
+pcall(works, crashes)
+"""
+
+
+def test_crash(work):
+    """The crash reporter prints the Lua stack, with nothing but the descriptor."""
+    module(work).end()
+    path = os.path.join(work, "program.lua")
+    env = dict(os.environ, LD_PRELOAD=SO + " " + CRASH, LUA_CPATH=os.path.join(work, "?.so"))
+    for rounds in (1, 1000):
+        with open(path, "w") as file:
+            file.write(CRASHING % rounds)
+        ran = subprocess.run(["luajit", "-lmoonspy.vm", path], env=env, stderr=subprocess.PIPE, text=True)
+        lines = [line.strip() for line in ran.stderr.splitlines()]
+        wanted = ["crashed:", "ffi___call", path + ":3", path + ":4", "pcall", path + ":6", "a C function"]
+        assert ran.returncode == -11 and lines == wanted, (ran.returncode, lines)
+
+
+def reading(work):
+    """A program that reads in C, below some Lua functions."""
+    program = module(work, 'require "moonspy.vm" local function f(n, ...) if n > 0 then local x = f(n - 1, ...) return x end '
+                           'io.write("done\\n") io.flush() return io.read() end pcall(f, 2, 1)')
+    program.process.stdout.readline()
+    while True: # from the write to the read it runs
+        with open("/proc/%d/stat" % program.pid) as file:
+            state = file.read().rsplit(")", 1)[1].split()[0]
+        assert state in "RSDt", state
+        if state == "S":
+            return program
+        time.sleep(0.01)
+
+
+def test_remote(work):
+    """The helpers look at another process, through a reader."""
+    program = reading(work)
+    d = only_descriptor(program.pid)
+    out = subprocess.run([REMOTE, SO, str(program.pid), hex(d.at)], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    names = d.texts(3)
+    wanted = ["VM 1: " + listed(program.pid)[0], "a C frame of that coroutine", "function %d" % names.index("io_read")]
+    wanted += ["=(command line):1"] * 2 + ["function %d" % names.index("pcall"), "=(command line):1", "function 1", "end 0",
+                                           "not a descriptor: -3", "not readable: -1", "none here: -2"]
+    assert out == wanted, (out, wanted)
+    program.end()
+
+
+def test_gdb(work):
+    """The commands for gdb, on a process, with nothing but the descriptor."""
+    if not shutil.which("gdb"):
+        print("SKIP: gdb is not installed")
+        sys.exit(77)
+    program = reading(work)
+    out = subprocess.run(["gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-p", str(program.pid),
+                          "-x", os.path.join(EXAMPLES, "lua_vms.py"), "-ex", "lua-vms", "-ex", "lua-stack"],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    if "ptrace: Operation not permitted" in out or "Could not attach" in out:
+        print("SKIP: gdb may not trace here")
+        sys.exit(77)
+    assert "VM 1: global_State %s, LuaJIT 2.1" % listed(program.pid)[0] in out, out
+    stack = [line.split(None, 1)[1] for line in out.splitlines() if re.match(r"#\d+ +[^0]", line)]
+    stack = stack[[s.startswith("io_") for s in stack].index(True):]
+    assert stack[:5] == ["io_read"] + ["(command line):1"] * 2 + ["pcall", "(command line):1"], out
+    program.end()
+
+
 TESTS = {name[5:]: function for name, function in list(globals().items()) if name.startswith("test_")}
 
 
@@ -242,7 +346,7 @@ def main():
     if not shutil.which("luajit"):
         print("SKIP: luajit is not installed")
         return 77
-    for name in sys.argv[5:] or TESTS:
+    for name in sys.argv[2:] or TESTS:
         with tempfile.TemporaryDirectory() as work:
             TESTS[name](work)
         print("ok: %s" % name)
