@@ -387,7 +387,7 @@ MSP_SUB(lua_has_unwound)
 		link >>= 32;
 	if (at - (link & ~7ull) + 8 != w->l_base || ((link & 3) != MSP_FT_C && !MSP_CALL_N(w, lua_is_callback, at + 8)))
 		return 0;
-	w->cand_pc = 0; /* the innermost frame's registers */
+	w->cand_pc = 0; /* the innermost frame's registers; what it need not preserve would be chance: many have L there */
 	if (!lua_kept_has(w, w->l) || !lua_kept_has(w, w->l_cframe))
 		return 0;
 	if (!lua_in_stack(w, base))

@@ -51,6 +51,12 @@ static MSP_INLINE int lua_kept_has(const struct msp_walk *w, uint64_t value)
 	for (uint32_t i = 1; i < MSP_SLOT_COUNT; i++)
 		if (w->kept[w->cand_pc & (MSP_KEPT_FRAMES - 1)][i] == value)
 			return 1;
+	return 0;
+}
+
+/* Or, if it is the innermost, in one that it need not preserve? */
+static MSP_INLINE int lua_leaf_has(const struct msp_walk *w, uint64_t value)
+{
 	for (uint32_t i = 0; w->cand_pc == 0 && i < MSP_LEAF_REGS; i++)
 		if (w->leaf[i] == value)
 			return 1;
@@ -66,7 +72,7 @@ MSP_SUB(lua_was_stack)
 {
 	uint64_t old = w->cand_base, distance = w->l_stack - old;
 
-	if (lua_kept_has(w, distance))
+	if (lua_kept_has(w, distance) || lua_leaf_has(w, distance))
 		return 1;
 	return lua_kept_has(w, w->l_stack) &&
 	       lua_same_words(w, old + MSP_GIVEN_BACK, w->l_stack + MSP_GIVEN_BACK) &&

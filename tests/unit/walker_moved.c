@@ -315,6 +315,16 @@ static void test_unwound(void **state)
 		at++;
 	}
 	assert_int_equal(at, stack.count);
+
+	/* In registers that no function preserves they prove nothing: any call has L in one. */
+	regs.reg[l] = t.regs.reg[l];
+	regs.reg[cframe] = t.regs.reg[cframe];
+	regs.reg[MSP_X64_RDI] = t.l;
+	regs.reg[MSP_X64_RSI] = t.cframe;
+	t.unwound = true;
+	walk(&regs, &stack);
+	t.unwound = false;
+	assert_false(stack.ways & 1u << MSP_WAY_UNWOUND);
 }
 
 static int stop_lua(void **state)
