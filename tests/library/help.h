@@ -10,8 +10,10 @@
 /* cmocka wants the above first */
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +113,38 @@ static inline void check_stack(struct msp_backtrace *backtrace)
 	assert_int_equal(msp_backtrace_frame(backtrace, (size_t)inner)->defined, 1);
 	assert_int_equal(msp_backtrace_frame(backtrace, (size_t)outer)->defined, 9);
 	assert_int_equal(msp_backtrace_frame(backtrace, (size_t)outer)->line, 9);
+}
+
+/* ---- Leaks: what is in use, after some rounds and after many more ---- */
+
+struct in_use {
+	size_t bytes; /* 0: a sanitizer has the heap, and looks for leaks itself */
+	int files;
+};
+
+static inline struct in_use now_in_use(void)
+{
+	struct in_use now = {0};
+	DIR *dir = opendir("/proc/self/fd");
+
+	while (dir && readdir(dir))
+		now.files++;
+	if (dir)
+		closedir(dir);
+#if !defined(__SANITIZE_ADDRESS__) && __GLIBC_PREREQ(2, 33)
+	now.bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
+#endif
+	return now;
+}
+
+/* Without the caches of threads (the tests' GLIBC_TUNABLES) it is the same to the byte; they hold up to 250 KB. */
+static inline void check_in_use(const struct in_use *before)
+{
+	struct in_use now = now_in_use();
+
+	print_message("%zu bytes in use, %zu before\n", now.bytes, before->bytes);
+	assert_int_equal(now.files, before->files);
+	assert_true(now.bytes < before->bytes + (getenv("GLIBC_TUNABLES") ? 4096 : 1 << 19));
 }
 
 #endif

@@ -12,17 +12,20 @@
 
 #include <moonspy/plugin.h>
 
-static int map_fd(void *object, const char *name)
+static struct bpf_object *object;
+static struct msp_plugin *plugin;
+
+static int map_fd(void *ctx, const char *name)
 {
-	return bpf_object__find_map_fd_by_name(object, name);
+	return bpf_object__find_map_fd_by_name(ctx, name);
 }
 
-static int no_map(void *object, const char *name)
+static int no_map(void *ctx, const char *name)
 {
 	return -1;
 }
 
-static void refuses(struct msp_plugin *plugin)
+static void refuses(void **state)
 {
 	struct msp_event unknown = {.kind = MSP_RECORD_PROCESS, .pid = 0x7ffffff0};
 	struct msp_sample cut = {.kind = MSP_RECORD_SAMPLE, .frame_count = 5};
@@ -38,7 +41,7 @@ static void refuses(struct msp_plugin *plugin)
 }
 
 /* A sample of ours, as the program would send it. */
-static void names(struct msp_plugin *plugin)
+static void names(void **state)
 {
 	struct {
 		struct msp_sample sample;
@@ -67,7 +70,6 @@ static void names(struct msp_plugin *plugin)
 
 #define HITS 5
 
-static struct msp_plugin *probing;
 static int hits;
 
 /* What is probed, and who calls it: the library names them. */
@@ -120,7 +122,7 @@ static int on_record(void *ctx, void *data, size_t size)
 	struct msp_backtrace *stack;
 	int n;
 
-	if (msp_plugin_record(probing, data, size, &sample, &stack) != 1)
+	if (msp_plugin_record(plugin, data, size, &sample, &stack) != 1)
 		return 0;
 	n = msp_backtrace_name(stack);
 	assert_int_equal(sample->pid, getpid());
@@ -134,7 +136,7 @@ static int on_record(void *ctx, void *data, size_t size)
 }
 
 /* Each call gives the stack at its first instruction, until the event, which is closed, is no more. */
-static void hit(struct bpf_object *object, int event, int program)
+static void hit(int event, int program)
 {
 	struct ring_buffer *ring = ring_buffer__new(map_fd(object, "ring"), on_record, NULL, NULL);
 
@@ -172,54 +174,68 @@ static int tail_caller(int program)
 			     sizeof(code) / sizeof(code[0]), NULL);
 }
 
-static void probes(struct bpf_object *object, struct msp_plugin *plugin)
+static void probes(void **state)
 {
 	int program = bpf_program__fd(bpf_object__find_program_by_name(object, "msp_on_probe"));
 	int caller = tail_caller(program), event = open_uprobe();
 
 	if (event < 0) {
 		printf("not tested: no uprobes here\n");
-		return;
+		skip();
 	}
-	probing = plugin;
 	assert_int_equal(msp_plugin_add(plugin, getpid()), 0);
-	hit(object, event, program);
+	hit(event, program);
 	assert_true(caller >= 0);
 	event = open_uprobe();
-	hit(object, event, caller);
+	hit(event, caller);
 	close(caller);
+}
+
+static void opens(void **state)
+{
+	struct msp_plugin_options options = {
+		.size = sizeof(options), .map_fd = no_map, .ctx = object};
+
+	assert_int_equal(msp_plugin_map_size(NULL, "processes"), 0);
+	assert_int_equal(msp_plugin_map_size(NULL, "mappings"), 262144);
+	assert_int_equal(msp_plugin_new(NULL, &plugin), MSP_E_INVALID);
+	assert_int_equal(msp_plugin_new(&options, &plugin), MSP_E_INVALID);
+	options.map_fd = map_fd;
+	assert_int_equal(msp_plugin_new(&options, &plugin), 0);
+}
+
+static int load(void)
+{
+	struct msp_plugin_options options = {.size = sizeof(options)};
+	struct bpf_map *map;
+	uint32_t size;
+
+	bpf_object__for_each_map(
+		map, object) if ((size = msp_plugin_map_size(&options, bpf_map__name(map))))
+		bpf_map__set_max_entries(map, size);
+	return bpf_object__load(object);
 }
 
 int main(int argc, char **argv)
 {
-	struct bpf_object *object = argc == 2 ? bpf_object__open_file(argv[1], NULL) : NULL;
-	struct msp_plugin_options options = {
-		.size = sizeof(options), .map_fd = map_fd, .ctx = object};
-	struct msp_plugin *plugin = NULL;
-	struct bpf_map *map;
-	uint32_t size;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(opens),
+		cmocka_unit_test(refuses),
+		cmocka_unit_test(names),
+		cmocka_unit_test(probes),
+	};
+	int rc;
 
+	object = argc == 2 ? bpf_object__open_file(argv[1], NULL) : NULL;
 	if (!object)
 		return 2;
-	assert_int_equal(msp_plugin_map_size(NULL, "processes"), 0);
-	assert_int_equal(msp_plugin_map_size(NULL, "mappings"), 262144);
-	bpf_object__for_each_map(
-		map, object) if ((size = msp_plugin_map_size(&options, bpf_map__name(map))))
-		bpf_map__set_max_entries(map, size);
-	if (bpf_object__load(object)) {
+	if (load()) {
 		printf("SKIP: BPF is not allowed here\n");
 		return 77;
 	}
-	assert_int_equal(msp_plugin_new(NULL, &plugin), MSP_E_INVALID);
-	options.map_fd = no_map;
-	assert_int_equal(msp_plugin_new(&options, &plugin), MSP_E_INVALID);
-	options.map_fd = map_fd;
-	assert_int_equal(msp_plugin_new(&options, &plugin), 0);
-	refuses(plugin);
-	names(plugin);
-	probes(object, plugin);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
 	msp_plugin_free(plugin);
 	msp_plugin_free(NULL);
 	bpf_object__close(object);
-	return 0;
+	return rc;
 }
