@@ -7,39 +7,46 @@
 #define CONSTANTS_MAX 512
 #define ADDRESS_MASK ((1ull << 47) - 1)
 
+/* False: it is a function that can not be read. */
 static bool add_callee(struct msp_trace_reader *r, struct msp_path_callees *out, uint64_t fn)
 {
 	const struct msp_lj_layout *y = r->layout;
 	uint8_t ffid;
 	uint64_t pc;
 
-	if (msp_lj_object_type(y, r->mem, fn) != MSP_GCT_FUNC ||
-	    msp_read(r->mem, fn + (uint64_t)y->fn_ffid, &ffid, 1) ||
+	if (msp_lj_object_type(y, r->mem, fn) != MSP_GCT_FUNC)
+		return true;
+	if (msp_read(r->mem, fn + (uint64_t)y->fn_ffid, &ffid, 1) ||
 	    !msp_lj_read_ref(y, r->mem, fn + (uint64_t)y->fn_pc, &pc))
 		return false;
 	out->of[out->count].fn = fn;
 	out->of[out->count].ffid = ffid;
 	out->of[out->count].proto = ffid ? NULL : msp_trace_proto_at(r, pc - (uint64_t)y->pt_size);
-	out->count += ffid || out->of[out->count].proto;
+	if (!ffid && !out->of[out->count].proto)
+		return false;
+	out->count++;
 	return true;
 }
 
-void msp_path_callees_read(struct msp_trace_reader *r, struct msp_path_callees *out)
+bool msp_path_callees_read(struct msp_trace_reader *r, struct msp_path_callees *out)
 {
 	uint64_t word;
+	bool all = true;
 
 	out->count = 0;
 	/* Constants have falling numbers; an object is the word behind its constant. */
-	for (uint32_t ref = MSP_REF_BIAS, n = 0;
-	     ref-- > r->nk && n < CONSTANTS_MAX && out->count < MSP_PATH_CALLEES;) {
+	for (uint32_t ref = MSP_REF_BIAS, n = 0; ref-- > r->nk;) {
+		if (n == CONSTANTS_MAX || out->count == MSP_PATH_CALLEES)
+			return false;
 		word = msp_get64(r->data + (size_t)(ref - r->nk) * MSP_IR_SIZE);
 		if (!r->layout->gc64)
 			word &= UINT32_MAX;
 		if (!msp_lj_object_address(word))
 			continue;
-		add_callee(r, out, word);
+		all &= add_callee(r, out, word);
 		n++;
 	}
+	return all;
 }
 
 static uint32_t find(const struct msp_path_callees *callees, uint64_t fn)

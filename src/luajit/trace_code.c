@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "luajit/trace_code.h"
 
-#include <stdbool.h>
-
 #include <capstone/capstone.h>
 
 #include "moonspy/moonspy.h"
@@ -176,7 +174,7 @@ static uint32_t x64_does(const cs_insn *insn, csh handle)
 }
 
 int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
-			struct msp_trace_ins *out, size_t room)
+			struct msp_trace_ins *out, size_t room, bool *all)
 {
 	uint64_t at = addr;
 	size_t n = 0;
@@ -186,6 +184,7 @@ int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t
 	cs_insn *insn;
 	csh handle;
 
+	*all = false;
 	if (arch != MSP_ARCH_X86_64)
 		return MSP_E_UNSUPPORTED;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
@@ -213,5 +212,6 @@ int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t
 	if (insn)
 		cs_free(insn, 1);
 	cs_close(&handle);
+	*all = !size;
 	return (int)n;
 }

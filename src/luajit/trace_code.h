@@ -3,6 +3,7 @@
 #ifndef MSP_LUAJIT_TRACE_CODE_H
 #define MSP_LUAJIT_TRACE_CODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,8 +45,11 @@ struct msp_trace_ins {
 	int32_t slot;  /* SLOT: which one, from the trace's base */
 };
 
-/* Decodes code of a trace at addr. Returns how many; negative: error code. */
+/*
+ * Decodes code of a trace at addr. Returns how many; negative: error code. *all: it is the whole, not
+ * only up to what is no instruction.
+ */
 int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
-			struct msp_trace_ins *out, size_t room);
+			struct msp_trace_ins *out, size_t room, bool *all);
 
 #endif

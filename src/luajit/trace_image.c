@@ -89,7 +89,8 @@ static void read_code(struct msp_trace_reader *r)
 	r->code = malloc(size);
 	r->ins = malloc(size * sizeof(*r->ins));
 	if (r->code && r->ins && !msp_read(r->mem, r->mcode, r->code, size))
-		n = msp_trace_code_read(r->layout->arch, r->code, size, r->mcode, r->ins, size);
+		n = msp_trace_code_read(r->layout->arch, r->code, size, r->mcode, r->ins, size,
+					&r->ins_all);
 	r->ins_count = n > 0 ? n : 0;
 }
 
@@ -143,18 +144,20 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 		read_code(r);
 		if (!image->by_offset)
 			msp_trace_place_snaps(r);
+		msp_trace_prove(r);
 		msp_trace_align(r);
 	}
 	if (!err)
 		err = still_there(r, at);
 	image->size = sizeof(*image) + image->snap_count * sizeof(*image->snap) +
-		      r->node_room * sizeof(*image->node) + image->guesses * sizeof(*image->guess);
+		      r->node_room * sizeof(*image->node) + image->guesses * sizeof(*image->guess) +
+		      image->proofs * sizeof(*image->proof);
 	return err;
 }
 
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
-			 struct msp_trace_image **out)
+			 const struct msp_lj_build *build, struct msp_trace_image **out)
 {
 	struct msp_trace_reader *r = calloc(1, sizeof(*r));
 	int err = MSP_E_NOMEM;
@@ -165,6 +168,7 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 	r->layout = layout;
 	r->mem = mem;
 	r->g = g;
+	r->build = build;
 	r->set = msp_bc_set_find(layout);
 	r->image = calloc(1, sizeof(*r->image));
 	if (r->image)
@@ -189,6 +193,7 @@ void msp_trace_image_free(struct msp_trace_image *image)
 	free(image->snap);
 	free(image->node);
 	free(image->guess);
+	free(image->proof);
 	free(image);
 }
 

@@ -3,6 +3,7 @@
 #ifndef MSP_LUAJIT_TRACE_IMAGE_H
 #define MSP_LUAJIT_TRACE_IMAGE_H
 
+#include "luajit/build.h"
 #include "luajit/traces.h"
 
 /* How a trace ends (lj_jit.h). */
@@ -41,6 +42,13 @@ struct msp_trace_guess {
 	uint16_t node; /* its pos is of no meaning; 0: there is none */
 };
 
+/* From an offset in the code on, the innermost frame that is proved. */
+struct msp_trace_proof {
+	uint32_t code, pos; /* a position in it that fits */
+	uint16_t node;	    /* its pos is of no meaning; 0: there is none */
+	bool whole;	    /* nothing is below it */
+};
+
 struct msp_trace_image {
 	struct msp_trace_image *next;
 	uint32_t number;
@@ -56,6 +64,8 @@ struct msp_trace_image {
 	struct msp_trace_node *node;
 	struct msp_trace_guess *guess; /* by code; made by trace_align.c */
 	uint32_t guesses;
+	struct msp_trace_proof *proof; /* by code; made by trace_proof.c */
+	uint32_t proofs;
 	size_t size; /* bytes that it takes */
 };
 
@@ -66,7 +76,7 @@ struct msp_trace_image {
  */
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
-			 struct msp_trace_image **out);
+			 const struct msp_lj_build *build, struct msp_trace_image **out);
 /* The object that has a number in the VM g now; 0: none. */
 uint64_t msp_trace_find(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			uint64_t g, uint32_t number);

@@ -57,7 +57,8 @@ struct msp_path_callees {
 	} of[MSP_PATH_CALLEES];
 	uint32_t count;
 };
-void msp_path_callees_read(struct msp_trace_reader *r, struct msp_path_callees *out);
+/* False: there may be more. */
+bool msp_path_callees_read(struct msp_trace_reader *r, struct msp_path_callees *out);
 
 /* The object that an instruction of a function names: a string, a prototype. 0: not readable. */
 uint64_t msp_trace_object(const struct msp_trace_reader *r, const struct msp_trace_proto *p,

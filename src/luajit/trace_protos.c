@@ -149,3 +149,22 @@ uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p
 	}
 	return pos;
 }
+
+uint32_t msp_trace_loop_start(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
+			      uint32_t pos)
+{
+	struct msp_bc_ins ins = msp_bc_decode(r->set, p->ins[pos]), other;
+
+	if (ins.op != MSP_BC_JFORL && ins.op != MSP_BC_JITERL)
+		return msp_bc_target(&ins, pos);
+	for (uint32_t at = pos; at-- > 1;) {
+		other = msp_bc_decode(r->set, p->ins[at]);
+		if (ins.op == MSP_BC_JFORL
+			    ? (other.op == MSP_BC_FORI || other.op == MSP_BC_JFORI) &&
+				      msp_bc_target(&other, at) == pos + 1
+			    : (other.op == MSP_BC_JMP || other.op == MSP_BC_ISNEXT) &&
+				      msp_bc_target(&other, at) == pos - 1)
+			return at + 1;
+	}
+	return 0;
+}

@@ -34,10 +34,12 @@ struct msp_trace_reader {
 	uint8_t *code; /* the machine code, NULL: not read, or too much */
 	struct msp_trace_ins *ins;
 	uint32_t ins_count;
+	bool ins_all; /* they are all of the code */
 	struct msp_trace_proto proto[MSP_TRACE_PROTOS];
 	uint32_t proto_count;
 	struct msp_trace_image *image;
 	uint32_t node_room;
+	const struct msp_lj_build *build; /* names of the VM's own functions; NULL: not known */
 };
 
 /* ---- Functions (trace_protos.c) ---- */
@@ -60,6 +62,12 @@ bool msp_trace_builtin(struct msp_trace_reader *r, uint64_t fn, struct msp_trace
  * position, else pos.
  */
 uint32_t msp_trace_guarded(struct msp_trace_reader *r, struct msp_trace_proto *p, uint32_t pos);
+/*
+ * Where a loop instruction jumps back to: compiled loops have a trace's number in the place of it.
+ * 0: not found.
+ */
+uint32_t msp_trace_loop_start(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
+			      uint32_t pos);
 
 /* ---- Snapshots (trace_snaps.c) ---- */
 
@@ -72,6 +80,11 @@ uint16_t msp_trace_add_node(struct msp_trace_reader *r, const struct msp_trace_n
 
 /* Where snapshots do not say which code is theirs: narrows code and end of each, which are of all of it. */
 void msp_trace_place_snaps(struct msp_trace_reader *r);
+
+/* ---- Proofs (trace_proof.c) ---- */
+
+/* Makes the image's proofs, where it can. */
+void msp_trace_prove(struct msp_trace_reader *r);
 
 /* ---- Estimates (trace_align.c) ---- */
 

@@ -33,25 +33,6 @@ bool msp_walk_step_back(struct msp_walk *w)
 	return true;
 }
 
-/* Where a loop instruction jumps back to; compiled loops have a trace's number in the place of it. */
-static uint32_t loop_start(const struct msp_walk *w, const struct msp_trace_proto *p, uint32_t pos)
-{
-	struct msp_bc_ins ins = msp_walk_ins(w, p, pos), other;
-
-	if (ins.op != MSP_BC_JFORL && ins.op != MSP_BC_JITERL)
-		return msp_bc_target(&ins, pos);
-	for (uint32_t at = pos; at-- > 1;) {
-		other = msp_walk_ins(w, p, at);
-		if (ins.op == MSP_BC_JFORL
-			    ? (other.op == MSP_BC_FORI || other.op == MSP_BC_JFORI) &&
-				      msp_bc_target(&other, at) == pos + 1
-			    : (other.op == MSP_BC_JMP || other.op == MSP_BC_ISNEXT) &&
-				      msp_bc_target(&other, at) == pos - 1)
-			return at + 1;
-	}
-	return 0;
-}
-
 /* What a slot holds as a condition, by what was put into it on the way: 1 true, 0 false, -1 not known. */
 static int truth_of(const struct msp_walk *w, uint16_t frame, uint32_t slot)
 {
@@ -312,7 +293,7 @@ bool msp_walk_go_on(struct msp_walk *w)
 	case MSP_BC_ITERL:
 	case MSP_BC_IITERL:
 	case MSP_BC_JITERL:
-		start = loop_start(w, p, pos);
+		start = msp_trace_loop_start(w->r, p, pos);
 		return start && branch(w, start, pos + 1);
 	case MSP_BC_RET:
 	case MSP_BC_RET0:

@@ -15,6 +15,7 @@
 
 struct msp_lj_traces {
 	struct msp_lj_layout layout;
+	const struct msp_lj_build *build;
 	const struct msp_memory *mem;
 	uint64_t g;
 	size_t memory;
@@ -22,6 +23,7 @@ struct msp_lj_traces {
 };
 
 struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
+					const struct msp_lj_build *build,
 					const struct msp_memory *mem, uint64_t g)
 {
 	struct msp_lj_traces *t = calloc(1, sizeof(*t));
@@ -29,6 +31,7 @@ struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
 	if (!t)
 		return NULL;
 	t->layout = *layout;
+	t->build = build;
 	t->mem = mem;
 	t->g = g;
 	return t;
@@ -77,7 +80,7 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 
 	if (!at)
 		return MSP_E_GONE;
-	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, &image);
+	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, t->build, &image);
 	if (err)
 		return err;
 	if (t->memory + image->size > MAX_MEMORY)
@@ -155,11 +158,25 @@ static uint32_t next_snap(const struct msp_trace_image *image, uint32_t at)
 	return image->linktype == MSP_LINK_LOOP || image->linktype == MSP_LINK_TAILREC ? 0 : at;
 }
 
+static void node_path(const struct msp_trace_image *image, uint16_t node, uint32_t pos,
+		      struct path *path)
+{
+	uint32_t depth = 0;
+
+	*path = (struct path){.guarded = pos};
+	for (uint16_t i = node; i; i = image->node[i].parent)
+		depth++;
+	if (depth > MSP_TRACE_DEPTH)
+		return;
+	path->count = depth;
+	for (uint16_t i = node; i; i = image->node[i].parent)
+		path->node[--depth] = &image->node[i];
+}
+
 /* The estimate for a place; false: there is none. */
 static bool make_guess(const struct msp_trace_image *image, uint32_t tofs, struct path *path)
 {
-	uint32_t lo = 0, hi = image->guesses, mid, depth = 0;
-	uint16_t at;
+	uint32_t lo = 0, hi = image->guesses, mid;
 
 	while (hi - lo > 1) {
 		mid = lo + (hi - lo) / 2;
@@ -168,17 +185,24 @@ static bool make_guess(const struct msp_trace_image *image, uint32_t tofs, struc
 		else
 			hi = mid;
 	}
-	at = image->guesses ? image->guess[lo].node : 0;
-	for (uint16_t i = at; i; i = image->node[i].parent)
-		depth++;
-	if (!at || depth > MSP_TRACE_DEPTH)
+	if (!hi)
 		return false;
-	path->count = depth;
-	path->tail_call = false;
-	path->guarded = image->guess[lo].pos;
-	for (uint16_t i = at; i; i = image->node[i].parent)
-		path->node[--depth] = &image->node[i];
-	return true;
+	node_path(image, image->guess[lo].node, image->guess[lo].pos, path);
+	return path->count;
+}
+
+/* What is proved for a place; NULL: nothing. */
+static const struct msp_trace_proof *make_proof(const struct msp_trace_image *image, uint32_t tofs,
+						struct path *path)
+{
+	uint32_t i = image->proofs;
+
+	while (i && image->proof[i - 1].code > tofs)
+		i--;
+	if (!i)
+		return NULL;
+	node_path(image, image->proof[i - 1].node, image->proof[i - 1].pos, path);
+	return path->count ? &image->proof[i - 1] : NULL;
 }
 
 /* The trace ends by a jump to one with another base, and has perhaps moved there already. */
@@ -281,8 +305,9 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 			  const struct msp_raw_frame *base, struct msp_raw_frame *out)
 {
 	uint32_t first, last = msp_trace_interval(image, vm->tofs, &first), at = first, sure, n;
-	struct path start, next, guess;
-	bool start_fits, next_fits;
+	struct path start, next, guess, proof;
+	const struct msp_trace_proof *known;
+	bool start_fits, next_fits, whole = false;
 
 	make_path(image, last, &start);
 	if (last + 1 == image->snap_count && base_unsure(image, &start, vm->tofs))
@@ -304,9 +329,15 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 	if (!start_fits || !next_fits)
 		start = (struct path){0};
 	sure = agreed_by_all(image, &start, first, last, agreed(&start, &next));
+	known = make_proof(image, vm->tofs, &proof);
+	if (known && fits(&proof, base) && extends(&proof, &next, sure)) {
+		start = next = proof;
+		sure = proof.count;
+		whole = known->whole;
+	}
 	if (make_guess(image, vm->tofs, &guess) &&
 	    (start.tail_call || next.tail_call || fits(&guess, base)) &&
-	    extends(&guess, &next, sure))
+	    extends(&guess, &next, sure) && (!whole || guess.count == sure))
 		return put_guess(&guess, sure, &start, &next, vm, out);
 	n = put_frames(&start, &next, sure, vm, out);
 	if (image->placed)

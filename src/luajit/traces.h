@@ -12,14 +12,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "luajit/build.h"
 #include "moonspy/frame.h"
 #include "unwind/memory.h"
 #include "unwind/tables.h"
 
 struct msp_lj_traces;
 
-/* NULL: out of memory. mem must live longer. */
+/*
+ * NULL: out of memory. mem and build must live longer; build, which may be NULL, has the names of
+ * the VM's own functions.
+ */
 struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
+					const struct msp_lj_build *build,
 					const struct msp_memory *mem, uint64_t g);
 void msp_lj_traces_free(struct msp_lj_traces *traces);
 

@@ -331,7 +331,7 @@ struct msp_lj_traces *msp_space_vm_traces(struct msp_space *space, const struct 
 	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
 
 	if (!own->traces)
-		own->traces = msp_lj_traces_new(msp_lj_build_layout(entry->build),
+		own->traces = msp_lj_traces_new(msp_lj_build_layout(entry->build), entry->build,
 						space->host->memory, own->g);
 	return own->traces;
 }

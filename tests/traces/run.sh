@@ -3,7 +3,8 @@
 # usage: run.sh [PROGRAM...]. The frames that moonspy shows inside of compiled code, against what a LuaJIT built for it
 # recorded (truth_record.c). Prints a line a program, and ends with 1 if a frame said to be certain was wrong.
 #
-# Environment: TEST_TRACES (the built test-traces), SAMPLES (1000) of each program.
+# Environment: TEST_TRACES (the built test-traces), SAMPLES (1000) of each program, WHOLE ("PROGRAM=PERCENT...": of at
+# least so many of its samples the certain frames must be the whole stack).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -27,6 +28,12 @@ for name; do
 		status=$?
 	sed 's/^/ /' "$work/out"
 	echo "$name $(cat "$work/out")" >>"$work/all"
+	for bar in ${WHOLE:-}; do
+		[ "${bar%=*}" != "$name" ] || awk -v least="${bar#*=}" '{ exit !($5 >= least) }' "$work/out" || {
+			echo "   less than ${bar#*=} % certain as a whole"
+			failed=1
+		}
+	done
 	[ $status = 0 ] || {
 		echo "   ended with $status"
 		head -"${LINES_OF_ERRORS:-12}" "$work/err"

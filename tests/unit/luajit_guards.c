@@ -65,11 +65,11 @@ static struct msp_trace_image *read_trace(const struct fixture *f, const struct 
 	struct msp_raw_frame vm = {.trace = number};
 	struct msp_trace_image *image;
 
-	if (!at || msp_trace_image_read(layout, f->mem, f->g, at, NULL, &image))
+	if (!at || msp_trace_image_read(layout, f->mem, f->g, at, NULL, NULL, &image))
 		return NULL;
 	vm.ident = msp_trace_image_ident(image, 0);
 	msp_trace_image_free(image);
-	return msp_trace_image_read(layout, mem, f->g, at, &vm, &image) ? NULL : image;
+	return msp_trace_image_read(layout, mem, f->g, at, &vm, NULL, &image) ? NULL : image;
 }
 
 struct found {
@@ -174,8 +174,8 @@ static struct stack stack_at(struct msp_lj_traces *traces, const struct msp_trac
 /* What is certain by less is certain by more: how many frames, of all places of all traces. */
 static int certain_frames(const struct fixture *f, const struct msp_lj_layout *less)
 {
-	struct msp_lj_traces *told = msp_lj_traces_new(&f->told, f->mem, f->g);
-	struct msp_lj_traces *untold = msp_lj_traces_new(less, f->mem, f->g);
+	struct msp_lj_traces *told = msp_lj_traces_new(&f->told, NULL, f->mem, f->g);
+	struct msp_lj_traces *untold = msp_lj_traces_new(less, NULL, f->mem, f->g);
 	int all = 0;
 
 	for (uint32_t n = 1; n < MAX_TRACES; n++) {

@@ -74,7 +74,7 @@ static struct msp_trace_image *find_loop(const struct fixture *f)
 	for (uint32_t n = 1; n < 64; n++) {
 		uint64_t at = trace_object(f, n);
 
-		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, &image))
+		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, NULL, &image))
 			continue;
 		assert_int_equal(image->number, n);
 		for (uint32_t i = 1; i < image->node_count; i++) {
@@ -129,7 +129,7 @@ static void test_frames(void **state)
 		skip();
 	image = find_loop(f);
 	assert_non_null(image);
-	traces = msp_lj_traces_new(f->layout, f->mem, f->g);
+	traces = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
 	names = msp_lj_names_new(f->child.build, f->mem, f->g);
 	base = base_frame(image);
 	for (uint32_t at = 0; at < image->szmcode; at++) {
@@ -170,7 +170,7 @@ static void test_frames(void **state)
 static void check_places(const struct fixture *f, const struct msp_trace_image *image, uint8_t op,
 			 const char *function)
 {
-	struct msp_lj_traces *traces = msp_lj_traces_new(f->layout, f->mem, f->g);
+	struct msp_lj_traces *traces = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
 	struct msp_lj_names *names = msp_lj_names_new(f->child.build, f->mem, f->g);
 	struct msp_raw_frame vm, base = base_frame(image), out[MSP_TRACE_DEPTH];
 	uint8_t *code = malloc(image->szmcode);
@@ -211,7 +211,7 @@ static void test_estimates(void **state)
 	for (uint32_t n = 1; n < 64 && !image; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (at && !msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, &image) &&
+		if (at && !msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, &image) &&
 		    image->linktype != MSP_LINK_LOOP) {
 			msp_trace_image_free(image);
 			image = NULL;
@@ -239,8 +239,8 @@ static void test_flush(void **state)
 		skip();
 	image = find_loop(f);
 	assert_non_null(image);
-	seen = msp_lj_traces_new(f->layout, f->mem, f->g);
-	late = msp_lj_traces_new(f->layout, f->mem, f->g);
+	seen = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
+	late = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
 	vm = vm_frame(image, image->szmcode / 2);
 	base = base_frame(image);
 	n = msp_lj_traces_frames(seen, &vm, &base, before, &fresh);
@@ -250,7 +250,7 @@ static void test_flush(void **state)
 	while (tries++ < 1000 && !later) {
 		uint64_t at = trace_object(f, image->number);
 
-		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, &later) ||
+		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, NULL, &later) ||
 		    later->hash == image->hash) {
 			msp_trace_image_free(later);
 			later = NULL;
@@ -284,19 +284,20 @@ static void test_nothing_there(void **state)
 
 	if (!f->layout)
 		skip();
-	traces = msp_lj_traces_new(f->layout, f->mem, f->g);
+	traces = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
 	for (uint32_t i = 0; i < 300; i++) {
 		vm.trace = i * i * i * i;
 		assert_int_equal(msp_lj_traces_frames(traces, &vm, &base, out, &fresh), MSP_E_GONE);
 		assert_false(fresh);
 	}
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g, NULL, &image),
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g, NULL, NULL, &image),
 			 MSP_E_GONE);
 	assert_null(image);
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, 8, NULL, &image),
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, 8, NULL, NULL, &image),
 			 MSP_E_GONE);
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g + 1, NULL, &image),
-			 MSP_E_GONE);
+	assert_int_equal(
+		msp_trace_image_read(f->layout, f->mem, f->g, f->g + 1, NULL, NULL, &image),
+		MSP_E_GONE);
 	msp_lj_traces_free(traces);
 }
 
@@ -331,7 +332,7 @@ static void test_lying_functions(void **state)
 		struct around a = {{f->mem, 99 + i, 2 + i % 300}, image->at, image->at + 4096};
 		struct msp_memory mem = {.read = lie_around, .ctx = &a};
 
-		if (msp_trace_image_read(f->layout, &mem, f->g, image->at, &vm, &lied))
+		if (msp_trace_image_read(f->layout, &mem, f->g, image->at, &vm, NULL, &lied))
 			continue;
 		read++;
 		guesses += lied->guesses > 0;
@@ -376,14 +377,14 @@ static void test_memory(void **state)
 	for (uint32_t n = 1; n < 4096; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (!at || msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, &image))
+		if (!at || msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, &image))
 			continue;
 		vm[count++] = vm_frame(image, image->szmcode / 2);
 		base = base_frame(image);
 		msp_trace_image_free(image);
 	}
 	assert_true(count >= 2000);
-	traces = msp_lj_traces_new(f.layout, f.mem, f.g);
+	traces = msp_lj_traces_new(f.layout, NULL, f.mem, f.g);
 	start = cpu_ms();
 	for (uint32_t i = 0; i < count; i++)
 		msp_lj_traces_frames(traces, &vm[i], &base, out, &fresh);
@@ -411,14 +412,14 @@ static void test_hostile(void **state)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct mutator m = {f->mem, 77 + i, 2 + i % 400};
 		struct msp_memory mem = {mutate, &m};
-		struct msp_lj_traces *traces = msp_lj_traces_new(f->layout, &mem, f->g);
+		struct msp_lj_traces *traces = msp_lj_traces_new(f->layout, NULL, &mem, f->g);
 		struct msp_trace_image *image;
 		double begin = cpu_ms();
 		bool fresh;
 
 		for (uint32_t n = 1; n < 4; n++) {
 			if (msp_trace_image_read(f->layout, &mem, f->g, trace_object(f, n), NULL,
-						 &image))
+						 NULL, &image))
 				continue;
 			read++;
 			for (uint32_t k = 0; k < image->node_count; k++)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which steps can make which machine instructions at all: by lj_record.c, lj_opt_*.c and
+ * lj_asm_x86.h, the widest that any version does. What is not listed here can come from anything: moves,
+ * loads, comparisons, conversions, integer additions and subtractions, branches.
+ */
+#include <string.h>
+
+#include "luajit/build.h"
+#include "luajit/trace_proof.h"
+
+#define BITS \
+	(MSP_MAKES_AND | MSP_MAKES_OR | MSP_MAKES_XOR | MSP_MAKES_SHIFT | MSP_MAKES_ROTATE | \
+	 MSP_MAKES_NOT)
+/* A table's hash is computed, or a key made; strings become numbers. */
+#define ACCESS (BITS | MSP_MAKES_IMUL | MSP_MAKES_CALL)
+#define FLOATS (MSP_MAKES_FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
+#define NUMBER (MSP_MAKES_CALL | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
+
+static const uint32_t makes[MSP_BC_COUNT] = {
+	[MSP_BC_ISLT... MSP_BC_ISNEP] = MSP_MAKES_CALL,
+	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
+	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INDEX,
+	[MSP_BC_ADDVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_DIVVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_MODVN] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
+	[MSP_BC_ADDNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_DIVNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_MODNV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
+	[MSP_BC_ADDVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_DIVVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
+	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
+	[MSP_BC_CAT] = MSP_MAKES_ALL,
+	[MSP_BC_USETV... MSP_BC_USETP] =
+		MSP_MAKES_STORE | MSP_MAKES_CALL | MSP_MAKES_AND | MSP_MAKES_OR,
+	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | MSP_MAKES_CALL,
+	[MSP_BC_GGET] = ACCESS,
+	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE,
+	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INDEX,
+	[MSP_BC_TGETS] = ACCESS,
+	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | MSP_MAKES_INDEX,
+	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_STORE | MSP_MAKES_INDEX,
+	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE,
+	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | MSP_MAKES_INDEX,
+	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
+	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
+	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_FADD | MSP_MAKES_FSUB | MSP_MAKES_CALL,
+	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_FADD,
+	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
+	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_FADD | MSP_MAKES_CALL,
+	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
+};
+
+static const char *name_of(const struct msp_trace_reader *r, uint8_t ffid)
+{
+	const char *name = r->build ? msp_lj_build_ff_name(r->build, ffid) : NULL;
+
+	return name ? name : "";
+}
+
+/* Functions that call none but metamethods. Also those in C: where one is called, a trace ends. */
+bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid)
+{
+	static const char *const none[] = {
+		"bit.",	  "math.",    "string.",  "assert",	  "type",	  "next",
+		"pairs",  "ipairs",   "rawget",	  "rawset",	  "rawequal",	  "rawlen",
+		"select", "tonumber", "tostring", "setmetatable", "getmetatable", "unpack"};
+	const char *name = name_of(r, ffid);
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (!strncmp(name, none[i], strlen(none[i])))
+			return false;
+	return ffid != 1;
+}
+
+/* Instructions that look for a metamethod, if what they work on is no number, table or string. */
+static bool has_metamethods(uint8_t op)
+{
+	return op <= MSP_BC_ISNEP || op == MSP_BC_UNM || op == MSP_BC_LEN ||
+	       (op >= MSP_BC_ADDVN && op <= MSP_BC_CAT) ||
+	       (op >= MSP_BC_GGET && op <= MSP_BC_ITERC);
+}
+
+bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step)
+{
+	return (s->facts->meta && has_metamethods(step->op)) ||
+	       (msp_bc_is_call(step->op) && step->op != MSP_BC_ITERN &&
+		step->calls == MSP_CALLEE_ANY);
+}
+
+/* What a function of the VM's own makes; all that are not named here: anything. */
+#define TO_BITS \
+	(MSP_MAKES_FADD | MSP_MAKES_IMUL | MSP_MAKES_CALL) /* what becomes of its arguments */
+
+static const struct {
+	const char *name;
+	uint32_t makes;
+} builtins[] = {
+	{"bit.tobit", TO_BITS},
+	{"bit.bnot", TO_BITS | MSP_MAKES_NOT | MSP_MAKES_XOR},
+	{"bit.bswap", TO_BITS},
+	{"bit.band", TO_BITS | MSP_MAKES_AND | MSP_MAKES_SHIFT},
+	{"bit.bor", TO_BITS | MSP_MAKES_OR | MSP_MAKES_ROTATE | MSP_MAKES_XOR},
+	{"bit.bxor", TO_BITS | MSP_MAKES_XOR | MSP_MAKES_NOT},
+	{"bit.lshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
+	{"bit.rshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
+	{"bit.arshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
+	{"bit.rol", TO_BITS | MSP_MAKES_ROTATE},
+	{"bit.ror", TO_BITS | MSP_MAKES_ROTATE},
+	{"math.abs", MSP_MAKES_AND | MSP_MAKES_CALL},
+	{"math.ceil", MSP_MAKES_ROUND | MSP_MAKES_CALL},
+	{"math.floor", MSP_MAKES_ROUND | MSP_MAKES_CALL},
+	{"math.max", MSP_MAKES_CALL},
+	{"math.min", MSP_MAKES_CALL},
+	{"math.sqrt", MSP_MAKES_SQRT | MSP_MAKES_CALL},
+	{"string.byte", MSP_MAKES_CALL | MSP_MAKES_INDEX},
+	{"string.len", MSP_MAKES_CALL},
+	{"assert", MSP_MAKES_CALL},
+	{"type", MSP_MAKES_CALL},
+};
+
+/* Arithmetic is one operation. */
+uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step)
+{
+	bool plain = (step->op >= MSP_BC_ADDVN && step->op <= MSP_BC_DIVVN) ||
+		     (step->op >= MSP_BC_ADDNV && step->op <= MSP_BC_DIVNV) ||
+		     (step->op >= MSP_BC_ADDVV && step->op <= MSP_BC_DIVVV) ||
+		     (step->op >= MSP_BC_FORL && step->op <= MSP_BC_JFORL);
+
+	if (!plain || ((s->facts->meta || s->facts->lookup) && has_metamethods(step->op)))
+		return 0;
+	return FLOATS;
+}
+
+uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step)
+{
+	const char *name;
+
+	if ((s->facts->meta || s->facts->lookup) && has_metamethods(step->op))
+		return MSP_MAKES_ALL;
+	if (!msp_bc_is_call(step->op) || step->calls == MSP_CALLEE_ANY)
+		return makes[step->op];
+	if (step->calls == MSP_CALLEE_LUA)
+		return 0;
+	name = name_of(s->r, step->builtin);
+	for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++)
+		if (!strcmp(name, builtins[i].name))
+			return builtins[i].makes;
+	return MSP_MAKES_ALL;
+}
+
+uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
+{
+	static const struct {
+		uint32_t does, makes;
+	} of[] = {
+		{MSP_DOES_STORE, MSP_MAKES_STORE}, {MSP_DOES_CALL, MSP_MAKES_CALL},
+		{MSP_DOES_DIV, MSP_MAKES_FDIV},	   {MSP_DOES_SQRT, MSP_MAKES_SQRT},
+		{MSP_DOES_ROUND, MSP_MAKES_ROUND}, {MSP_DOES_AND, MSP_MAKES_AND},
+		{MSP_DOES_OR, MSP_MAKES_OR},	   {MSP_DOES_XOR, MSP_MAKES_XOR},
+		{MSP_DOES_SHL, MSP_MAKES_SHIFT},   {MSP_DOES_SHR, MSP_MAKES_SHIFT},
+		{MSP_DOES_SAR, MSP_MAKES_SHIFT},   {MSP_DOES_ROL, MSP_MAKES_ROTATE},
+		{MSP_DOES_NOT, MSP_MAKES_NOT},
+	};
+	bool floats = ins->does & MSP_DOES_FLOAT;
+	uint32_t need = 0;
+
+	if (ins->does & (MSP_DOES_TYPE | MSP_DOES_CHECK))
+		return 0;
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		if (ins->does & of[i].does)
+			need |= of[i].makes;
+	if (ins->does & MSP_DOES_MUL)
+		need |= floats ? MSP_MAKES_FMUL : MSP_MAKES_IMUL;
+	if (ins->does & MSP_DOES_ADD && floats)
+		need |= MSP_MAKES_FADD;
+	if (ins->does & MSP_DOES_SUB && floats)
+		need |= MSP_MAKES_FSUB;
+	/* not where what was read is an operand: that is done for what computes with it */
+	if (ins->does & MSP_DOES_INDEX &&
+	    !(ins->does & ~(uint32_t)(MSP_DOES_INDEX | MSP_DOES_LOAD | MSP_DOES_STORE)))
+		need |= MSP_MAKES_INDEX;
+	return need;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is proved of the functions that a trace's code belongs to. Internal to src/luajit/.
+ *
+ * The compiler keeps the order: a bytecode instruction's code comes behind that of the ones before
+ * it on the way. So all ways from a snapshot to the next are followed (trace_steps.c), and the
+ * code between them along all of these: an instruction can only be of a step that can make such a
+ * thing at all (trace_makes.c), and of none before the one that made the instruction before it.
+ * What all steps that are left for an instruction have in common is proved.
+ */
+#ifndef MSP_LUAJIT_TRACE_PROOF_H
+#define MSP_LUAJIT_TRACE_PROOF_H
+
+#include "luajit/trace_path.h"
+
+#define MSP_STEPS 512
+#define MSP_STEP_FRAMES 128
+#define MSP_STEP_EDGES 2048
+#define MSP_STEP_WALLS 16
+#define MSP_STEP_WORDS (MSP_STEPS / 64)
+
+/* ---- The trace as a whole (trace_facts.c) ---- */
+
+#define MSP_TRACE_LOWER 16
+#define MSP_TRACE_CALLS 128
+
+struct msp_trace_facts {
+	struct msp_path_callees callees;		 /* all functions that it may call */
+	struct msp_trace_proto *proto[MSP_PATH_CALLEES]; /* those in Lua, each once */
+	uint32_t protos;
+	struct {
+		struct msp_trace_proto *proto;
+		uint32_t pos;
+	} lower[MSP_TRACE_LOWER]; /* where it returns to, below its base */
+	uint32_t lowers;
+	int64_t work; /* that may still be done */
+	struct {
+		const struct msp_trace_proto *p;
+		uint32_t pos, index;
+		uint8_t calls;	 /* enum msp_callee */
+	} call[MSP_TRACE_CALLS]; /* what was found out of calls */
+	uint32_t calls;
+	bool known,	/* these are all, and the rest is true */
+		meta,	/* a metamethod in Lua may be called */
+		lookup, /* metatables are, but for indexing: most steps can have the code of one */
+		root;	/* not made for an exit, nor behind a call */
+};
+void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *out);
+
+/* Counts n of what the whole proof may cost at most. False: it has cost that. */
+static inline bool msp_trace_work(struct msp_trace_facts *facts, uint32_t n)
+{
+	facts->work -= n;
+	return facts->work > 0;
+}
+
+/* What the call at pos of a function calls. */
+enum msp_callee {
+	MSP_CALLEE_ANY,	   /* any that there is, or none */
+	MSP_CALLEE_LUA,	   /* index in proto[] */
+	MSP_CALLEE_BUILTIN /* index in callees */
+};
+enum msp_callee msp_trace_callee(struct msp_trace_reader *r, struct msp_trace_facts *facts,
+				 const struct msp_trace_proto *p, uint32_t pos, uint32_t *index);
+
+/* ---- All ways from one place to another (trace_steps.c) ---- */
+
+struct msp_step {
+	uint16_t frame;
+	uint8_t op;	 /* enum msp_bc_op */
+	uint8_t calls;	 /* enum msp_callee: of a call */
+	uint8_t builtin; /* its ffid */
+	uint32_t pos;
+	uint32_t not_to; /* the guard of a snapshot: does not go there. MSP_PATH_NONE: it is none */
+	uint32_t makes;	 /* of enum msp_makes */
+	uint32_t once;	 /* of them: one of these, once at most */
+	uint16_t edges, edge; /* how many, from which one on */
+};
+
+struct msp_steps {
+	struct msp_trace_reader *r;
+	struct msp_trace_facts *facts;
+	struct msp_step step[MSP_STEPS];
+	uint32_t steps;
+	struct msp_path_frame frame[MSP_STEP_FRAMES];
+	uint32_t frames;
+	uint16_t edge[MSP_STEP_EDGES], back[MSP_STEP_EDGES]; /* to which step; from which one */
+	uint16_t back_from[MSP_STEPS + 1];
+	uint32_t edges;
+	uint64_t start[MSP_STEP_WORDS], end[MSP_STEP_WORDS];
+	struct msp_trace_proto *loop_proto; /* a root trace's loop, as bytecode */
+	uint32_t loop_begin, loop_end;	    /* MSP_PATH_NONE: it has none */
+	struct {
+		uint16_t frame;
+		uint32_t begin, end; /* its FORI and FORL */
+	} wall[MSP_STEP_WALLS];	     /* loops that do not come round without a snapshot */
+	uint32_t walls;
+	uint16_t first; /* the innermost frame at the start */
+	uint16_t last;	/* the innermost frame at the end */
+	bool too_many;	/* or something that is not understood: nothing is proved */
+};
+
+/* Bits of steps. */
+static inline void msp_step_add(uint64_t *set, uint32_t step)
+{
+	set[step / 64] |= 1ull << step % 64;
+}
+static inline bool msp_step_in(const uint64_t *set, uint32_t step)
+{
+	return set[step / 64] >> step % 64 & 1;
+}
+
+/* Where a part of the code begins or ends. */
+enum { MSP_AT_LOOP = -1 }; /* where the loop begins again; else a snapshot */
+
+/*
+ * All steps on ways from a snapshot, or from the loop's beginning, to a snapshot or the loop's end.
+ * False: they are not known, or too many.
+ */
+bool msp_steps_find(struct msp_steps *s, int from, int to);
+
+/* ---- Loops (trace_loops.c) ---- */
+
+/*
+ * Where a root trace's own loop comes round its recording ends, and does not go on another way; nor
+ * does it leave the loop's bytecode (lj_record.c: rec_loop_interp(), lj_record_ins()).
+ */
+void msp_steps_find_loop(struct msp_steps *s);
+bool msp_steps_comes_round(const struct msp_steps *s, const struct msp_step *step);
+bool msp_steps_leaves_loop(const struct msp_steps *s, uint16_t frame, uint32_t pos);
+/*
+ * The loops that are under way at a snapshot and count with a variable: each time around has a
+ * snapshot, and a way to the next one does not pass there.
+ */
+void msp_steps_find_walls(struct msp_steps *s, uint32_t snap, int to);
+bool msp_steps_is_wall(const struct msp_steps *s, const struct msp_step *step);
+
+/* ---- What a step can make (trace_makes.c) ---- */
+
+/* Things of which not every step can make one. */
+enum msp_makes {
+	MSP_MAKES_STORE = 1 << 0,
+	MSP_MAKES_CALL = 1 << 1,
+	MSP_MAKES_FADD = 1 << 2,
+	MSP_MAKES_FSUB = 1 << 3,
+	MSP_MAKES_FMUL = 1 << 4,
+	MSP_MAKES_FDIV = 1 << 5,
+	MSP_MAKES_SQRT = 1 << 6,
+	MSP_MAKES_ROUND = 1 << 7,
+	MSP_MAKES_IMUL = 1 << 8,
+	MSP_MAKES_AND = 1 << 9,
+	MSP_MAKES_OR = 1 << 10,
+	MSP_MAKES_XOR = 1 << 11,
+	MSP_MAKES_SHIFT = 1 << 12,
+	MSP_MAKES_ROTATE = 1 << 13,
+	MSP_MAKES_NOT = 1 << 14,
+	MSP_MAKES_INDEX = 1 << 15, /* reads or writes memory with an index */
+	MSP_MAKES_ALL = (1 << 16) - 1,
+};
+/* Can it be of something in Lua that the step has called, and that is no step of its own? */
+bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step);
+/* Does a function of the VM's own call what it is given? */
+bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid);
+uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step);
+uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step);
+/* What the step that made an instruction must be able to make. */
+uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins);
+
+#endif

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All ways through the bytecode from one place of a trace to another: the steps, and which can come
+ * after which. What is not known for certain - which way a condition goes that has no snapshot of
+ * its own, what is called - goes all ways. Two things end a way: the root trace's own loop comes
+ * round, where recording ends; and a return from the trace's base, if it has none.
+ */
+#include "luajit/trace_proof.h"
+
+/* ---- Steps and frames, each once ---- */
+
+static uint16_t add_frame(struct msp_steps *s, const struct msp_path_frame *f)
+{
+	const struct msp_path_frame *have;
+	uint32_t i;
+
+	for (i = 0; i < s->frames; i++) {
+		have = &s->frame[i];
+		if (have->proto == f->proto && have->addr == f->addr && have->depth == f->depth &&
+		    (!f->depth || (have->parent == f->parent && have->call == f->call)))
+			return i;
+	}
+	if (i == MSP_STEP_FRAMES || f->depth >= MSP_TRACE_DEPTH ||
+	    (f->proto && !msp_trace_need_bytecode(s->r, f->proto))) {
+		s->too_many = true;
+		return 0;
+	}
+	s->frame[i] = *f;
+	if (!f->depth)
+		s->frame[i].parent = i;
+	return s->frames++;
+}
+
+static struct msp_bc_ins ins_at(const struct msp_steps *s, uint16_t frame, uint32_t pos)
+{
+	return msp_bc_decode(s->r->set, s->frame[frame].proto->ins[pos]);
+}
+
+static uint32_t add_step(struct msp_steps *s, uint16_t frame, uint32_t pos, uint32_t not_to)
+{
+	struct msp_step *step;
+	uint32_t i;
+
+	if (s->too_many || !s->frame[frame].proto ||
+	    pos >= msp_trace_proto_size(s->frame[frame].proto)) {
+		s->too_many = true;
+		return 0;
+	}
+	for (i = 0; i < s->steps; i++) {
+		step = &s->step[i];
+		if (step->pos == pos && step->frame == frame && step->not_to == not_to)
+			return i;
+	}
+	if (i == MSP_STEPS) {
+		s->too_many = true;
+		return 0;
+	}
+	s->step[i] = (struct msp_step){
+		.frame = frame, .pos = pos, .not_to = not_to, .op = ins_at(s, frame, pos).op};
+	return s->steps++;
+}
+
+/* The frame of a snapshot's node; what it has called that is not in Lua is left out. */
+static uint16_t frame_of(struct msp_steps *s, uint16_t node)
+{
+	const struct msp_trace_node *n = &s->r->image->node[node];
+	struct msp_path_frame f = {0};
+
+	if (n->parent) {
+		f.parent = frame_of(s, n->parent);
+		f.depth = s->frame[f.parent].depth + 1;
+		f.call = s->frame[f.parent].proto ? s->r->image->node[n->parent].pos : 0;
+	}
+	if (n->kind == MSP_RAW_LUA)
+		f.proto = msp_trace_proto_at(s->r, n->addr);
+	else
+		f.addr = n->addr;
+	if (n->kind == MSP_RAW_LUA && !f.proto)
+		s->too_many = true;
+	return s->too_many ? 0 : add_frame(s, &f);
+}
+
+/* ---- Which step comes next ---- */
+
+struct at {
+	uint32_t step; /* from which */
+	bool ends;     /* the way may end behind it: the loop comes round */
+};
+
+static void go(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_t pos)
+{
+	uint32_t to;
+
+	if ((frame == s->step[at->step].frame && pos == s->step[at->step].not_to) ||
+	    msp_steps_leaves_loop(s, frame, pos))
+		return;
+	to = add_step(s, frame, pos, MSP_PATH_NONE);
+	if (s->edges == MSP_STEP_EDGES)
+		s->too_many = true;
+	if (s->too_many)
+		return;
+	s->edge[s->edges++] = to;
+	s->step[at->step].edges++;
+}
+
+/* Both ways of a condition, or of a loop instruction. 0: it is none; else how many. */
+static int branches(const struct msp_steps *s, uint16_t frame, uint32_t pos, int64_t to[2])
+{
+	const struct msp_trace_proto *p = s->frame[frame].proto;
+	struct msp_bc_ins ins = ins_at(s, frame, pos), jump;
+
+	if (ins.op <= MSP_BC_ISF && pos + 1 < msp_trace_proto_size(p)) {
+		jump = ins_at(s, frame, pos + 1);
+		to[0] = pos + 2;
+		to[1] = msp_bc_target(&jump, pos + 1);
+		return 2;
+	}
+	if (ins.op == MSP_BC_FORI || ins.op == MSP_BC_JFORI) {
+		to[0] = pos + 1;
+		to[1] = msp_bc_target(&ins, pos);
+		return 2;
+	}
+	if (ins.op >= MSP_BC_FORL && ins.op <= MSP_BC_JITERL) {
+		to[0] = pos + 1;
+		to[1] = msp_trace_loop_start(s->r, p, pos);
+		return 2;
+	}
+	return 0;
+}
+
+/* Behind a call, or what a metamethod was called for. */
+static void go_behind(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_t pos)
+{
+	int64_t to[2];
+
+	if (branches(s, frame, pos, to)) {
+		go(s, at, frame, to[0]);
+		go(s, at, frame, to[1]);
+		return;
+	}
+	go(s, at, frame, pos + 1);
+	if (ins_at(s, frame, pos).op == MSP_BC_CAT) /* may have more to concatenate */
+		go(s, at, frame, pos);
+}
+
+static void leave(struct msp_steps *s, const struct at *at, uint16_t frame)
+{
+	const struct msp_trace_facts *facts = s->facts;
+	uint32_t call;
+
+	while (s->frame[frame].depth) {
+		call = s->frame[frame].call;
+		frame = s->frame[frame].parent;
+		if (s->frame[frame].proto) {
+			go_behind(s, at, frame, call);
+			return;
+		}
+	}
+	for (uint32_t i = 0; i < facts->lowers; i++) {
+		struct msp_path_frame f = {.proto = facts->lower[i].proto};
+
+		frame = add_frame(s, &f);
+		go(s, at, frame, facts->lower[i].pos);
+	}
+}
+
+static bool is_tail_call(uint8_t op)
+{
+	return op == MSP_BC_CALLT || op == MSP_BC_CALLMT;
+}
+
+static void enter(struct msp_steps *s, const struct at *at, struct msp_path_frame *f)
+{
+	uint16_t frame = add_frame(s, f);
+
+	if (!s->too_many)
+		go(s, at, frame, 0);
+}
+
+/* What a step calls makes this frame; a tail call, one in the place of its own. */
+static struct msp_path_frame callee_frame(const struct msp_steps *s, const struct msp_step *step,
+					  struct msp_trace_proto *proto)
+{
+	struct msp_path_frame f = {
+		.parent = step->frame, .depth = s->frame[step->frame].depth + 1, .call = step->pos};
+
+	if (is_tail_call(step->op))
+		f = s->frame[step->frame];
+	f.proto = proto;
+	f.addr = 0;
+	return f;
+}
+
+/* Into what has been called at the end of the way, if it may be from this step. */
+static void enter_last(struct msp_steps *s, const struct at *at)
+{
+	struct msp_path_frame f = callee_frame(s, &s->step[at->step], NULL);
+	uint16_t frame = s->last, parent;
+
+	for (; !s->too_many; frame = parent) {
+		const struct msp_path_frame *have = &s->frame[frame];
+
+		parent = have->parent;
+		while (s->frame[parent].depth && !s->frame[parent].proto) {
+			have = &s->frame[parent];
+			parent = have->parent;
+		}
+		if (have->depth == f.depth &&
+		    (!f.depth || (have->parent == f.parent && have->call == f.call)) &&
+		    s->frame[frame].proto && frame != s->step[at->step].frame)
+			go(s, at, frame, 0);
+		if (!s->frame[frame].depth)
+			return;
+	}
+}
+
+static bool is_active(const struct msp_steps *s, uint16_t frame,
+		      const struct msp_trace_proto *proto)
+{
+	while (s->frame[frame].depth && s->frame[frame].proto != proto)
+		frame = s->frame[frame].parent;
+	return s->frame[frame].proto == proto;
+}
+
+/*
+ * Into a function that is known, but not again into one that is active. What is called else is not
+ * followed: the call may be, and make, all that it does.
+ */
+static void go_call(struct msp_steps *s, const struct at *at)
+{
+	struct msp_step *step = &s->step[at->step];
+	const struct msp_trace_proto *p = s->frame[step->frame].proto;
+	uint16_t frame = step->frame;
+	uint32_t index = 0;
+	struct msp_path_frame f;
+
+	step->calls = msp_trace_callee(s->r, s->facts, p, step->pos, &index);
+	if (step->calls == MSP_CALLEE_LUA && is_active(s, frame, s->facts->proto[index]))
+		step->calls = MSP_CALLEE_ANY;
+	if (step->calls == MSP_CALLEE_LUA) {
+		f = callee_frame(s, step, s->facts->proto[index]);
+		enter(s, at, &f);
+		return;
+	}
+	if (step->calls == MSP_CALLEE_BUILTIN) {
+		step->builtin = s->facts->callees.of[index].ffid;
+		if (msp_builtin_calls(s->r, step->builtin))
+			step->calls = MSP_CALLEE_ANY;
+	}
+	if (is_tail_call(step->op))
+		leave(s, at, frame);
+	else
+		go(s, at, frame, step->pos + 1);
+}
+
+static void go_on(struct msp_steps *s, struct at *at)
+{
+	const struct msp_step step = s->step[at->step];
+	struct msp_bc_ins ins = ins_at(s, step.frame, step.pos);
+	int64_t to[2] = {step.pos + 1, step.pos + 1};
+
+	if (msp_steps_comes_round(s, &step)) {
+		at->ends = true;
+		return;
+	}
+	if (msp_steps_is_wall(s, &step))
+		return;
+	enter_last(s, at);
+	switch (step.op) {
+	case MSP_BC_UNKNOWN:
+		s->too_many = true;
+		return;
+	case MSP_BC_JMP:
+	case MSP_BC_UCLO:
+	case MSP_BC_ISNEXT:
+		go(s, at, step.frame, msp_bc_target(&ins, step.pos));
+		return;
+	case MSP_BC_RET:
+	case MSP_BC_RET0:
+	case MSP_BC_RET1:
+	case MSP_BC_RETM:
+		leave(s, at, step.frame);
+		return;
+	case MSP_BC_CALL:
+	case MSP_BC_CALLM:
+	case MSP_BC_CALLT:
+	case MSP_BC_CALLMT:
+	case MSP_BC_ITERC:
+		go_call(s, at);
+		return;
+	case MSP_BC_JLOOP: /* a return can be behind that */
+		leave(s, at, step.frame);
+		if (step.pos + 1 == msp_trace_proto_size(s->frame[step.frame].proto))
+			return;
+		break;
+	default:
+		break;
+	}
+	for (int i = branches(s, step.frame, step.pos, to) ? 2 : 1; i-- > 0;) {
+		go(s, at, step.frame, to[i]);
+	}
+}
+
+/* ---- From where to where ---- */
+
+/*
+ * The steps at which a snapshot can have been taken: the one at its position; or a condition, whose
+ * snapshot has the position of the way not taken. Where a function of the VM's own had been called,
+ * that call.
+ */
+static void add_snap(struct msp_steps *s, uint32_t snap, bool starts, uint64_t *set)
+{
+	const struct msp_trace_node *nodes = s->r->image->node;
+	uint16_t leaf = s->r->image->snap[snap].leaf, frame;
+	int64_t to[2];
+
+	while (leaf && nodes[leaf].kind != MSP_RAW_LUA)
+		leaf = nodes[leaf].parent;
+	if (!leaf) {
+		s->too_many = true;
+		return;
+	}
+	frame = frame_of(s, leaf);
+	if (s->too_many)
+		return;
+	*(starts ? &s->first : &s->last) = frame;
+	msp_step_add(set, add_step(s, frame, nodes[leaf].pos, MSP_PATH_NONE));
+	s->too_many |= !msp_trace_work(s->facts, msp_trace_proto_size(s->frame[frame].proto));
+	for (uint32_t pos = 1; pos < msp_trace_proto_size(s->frame[frame].proto) && !s->too_many;
+	     pos++)
+		if (branches(s, frame, pos, to) &&
+		    (to[0] == nodes[leaf].pos || to[1] == nodes[leaf].pos))
+			msp_step_add(set, add_step(s, frame, pos,
+						   starts ? nodes[leaf].pos : MSP_PATH_NONE));
+}
+
+static void find_back_edges(struct msp_steps *s)
+{
+	uint16_t *from = s->back_from;
+
+	memset(from, 0, sizeof(s->back_from));
+	for (uint32_t e = 0; e < s->edges; e++)
+		from[s->edge[e] + 1]++;
+	for (uint32_t i = 0; i < s->steps; i++)
+		from[i + 1] += from[i];
+	for (uint32_t i = 0; i < s->steps; i++) /* moves each to where the next one begins */
+		for (uint32_t k = 0; k < s->step[i].edges; k++)
+			s->back[from[s->edge[s->step[i].edge + k]]++] = i;
+	memmove(from + 1, from, s->steps * sizeof(*from));
+	from[0] = 0;
+}
+
+/* A loop that begins anew is another one. False: none did. */
+static bool drop_walls(struct msp_steps *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < s->walls; k++) {
+		uint32_t i = 0;
+
+		while (i < s->steps &&
+		       (s->step[i].frame != s->wall[k].frame ||
+			s->step[i].pos != s->wall[k].begin || s->step[i].not_to != MSP_PATH_NONE))
+			i++;
+		if (i == s->steps)
+			s->wall[n++] = s->wall[k];
+	}
+	if (n == s->walls)
+		return false;
+	s->walls = n;
+	return true;
+}
+
+/* All steps on the way, and those at which the loop comes round. */
+static void follow(struct msp_steps *s, int from, uint64_t *round)
+{
+	s->steps = s->edges = 0;
+	memset(round, 0, MSP_STEP_WORDS * sizeof(*round));
+	memset(s->start, 0, sizeof(s->start));
+	add_snap(s, from == MSP_AT_LOOP ? 0 : from, true, s->start);
+	for (uint32_t i = 0; i < s->steps && !s->too_many; i++) {
+		struct at at = {.step = i};
+
+		s->too_many |= !msp_trace_work(s->facts, s->steps);
+		s->step[i].edge = s->edges;
+		go_on(s, &at);
+		s->step[i].makes = msp_makes_of_step(s, &s->step[i]);
+		s->step[i].once = msp_makes_once(s, &s->step[i]);
+		if (at.ends)
+			msp_step_add(round, i);
+	}
+}
+
+bool msp_steps_find(struct msp_steps *s, int from, int to)
+{
+	uint64_t round[MSP_STEP_WORDS], any = 0;
+
+	msp_steps_find_loop(s);
+	add_snap(s, from == MSP_AT_LOOP ? 0 : from, true, s->start);
+	add_snap(s, to == MSP_AT_LOOP ? 0 : to, false, s->end);
+	if (s->too_many)
+		return false;
+	if (from != MSP_AT_LOOP)
+		msp_steps_find_walls(s, from, to);
+	do
+		follow(s, from, round);
+	while (!s->too_many && drop_walls(s));
+	memset(s->end, 0, sizeof(s->end));
+	if (to == MSP_AT_LOOP)
+		memcpy(s->end, round, sizeof(s->end));
+	else
+		add_snap(s, to, false, s->end);
+	for (uint32_t i = 0; i < MSP_STEP_WORDS; i++) {
+		if (from == MSP_AT_LOOP)
+			s->start[i] |= round[i];
+		any |= s->end[i];
+	}
+	if (s->too_many || !any)
+		return false;
+	find_back_edges(s);
+	return true;
+}
