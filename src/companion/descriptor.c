@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "companion/helpers.h"
-#include "companion/same.h"
 #include "luajit/build.h"
 #include "luajit/bytecode.h"
+#include "luajit/descriptor_fields.h"
 #include "luajit/jit.h"
 #include "target/own.h"
 
@@ -78,12 +78,8 @@ static int32_t version_number(const char *text)
 static void fill_registers(struct ljvm_constants *c, const struct msp_lj_layout *l)
 {
 	c->arch = l->arch == MSP_ARCH_ARM64 ? LJVM_ARCH_ARM64 : LJVM_ARCH_X64;
-	c->reg_dispatch = reg(l->reg_dispatch);
 	c->reg_dispatch_g = l->reg_is_g ? 0 : l->dispatch_to_g;
-	c->reg_base = reg(l->reg_base);
-	c->reg_pc = reg(l->reg_pc);
 	c->reg_L = reg(l->reg_l);
-	c->cf_size = l->cframe_size;
 	c->cf_ref_size = l->gc64 ? 8 : 4;
 	c->cf_prev_size = sizeof(void *);
 }
@@ -124,12 +120,13 @@ static void fill_constants(struct ljvm_constants *c, const struct msp_lj_build *
 
 	memset(c, 0xff, sizeof(*c)); /* -1 */
 #define _(name) c->name = value(build, MSP_LJ_FIELD_##name);
-	SAME(_)
+	MSP_LJ_DESCRIPTOR_SAME(_)
+#undef _
+#define _(field, name) c->name = value(build, MSP_LJ_FIELD_##field);
+	MSP_LJ_DESCRIPTOR_RENAMED(_)
 #undef _
 	c->ffi = msp_lj_build_ffi(build);
 	c->version = version_number(msp_lj_build_version(build));
-	c->g_dispatch = l->dispatch_to_g;
-	c->g_J = value(build, MSP_LJ_FIELD_g_to_J);
 	c->dispatch_entries = (int32_t)build->handler_count;
 	c->g_gc_root = build->g_gcroot;
 	fill_registers(c, l);

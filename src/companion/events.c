@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "companion/companion.h"
-#include "companion/probes.h"
+#include "../instrument/vm/ljvm_probes.h"
 
 #define REGISTRY (-10000) /* LUA_REGISTRYINDEX */
 #define NUMBER 3	  /* LUA_TNUMBER */
@@ -42,7 +42,7 @@ static void trace_start(const struct companion_lua *lua, struct lua_State *L, ui
 	begun.number = number;
 	begun.startpc = pc_of(lua, L, 3, 4);
 	companion_seen(g);
-	PROBE5("trace_start", g, number, begun.startpc, parent, exit);
+	LJVM_PROBE5("trace_start", g, number, begun.startpc, parent, exit);
 }
 
 static void trace_abort(const struct companion_lua *lua, struct lua_State *L, uint64_t g,
@@ -52,7 +52,7 @@ static void trace_abort(const struct companion_lua *lua, struct lua_State *L, ui
 	int64_t reason = lua->type(L, 5) == NUMBER ? lua->tointeger(L, 5) : 0;
 	uint64_t startpc = begun.g == g && begun.number == number ? begun.startpc : 0;
 
-	PROBE5("trace_abort", g, number, reason, startpc, pc_of(lua, L, 3, 4));
+	LJVM_PROBE5("trace_abort", g, number, reason, startpc, pc_of(lua, L, 3, 4));
 }
 
 static void trace_stop(uint64_t g, uint64_t number)
@@ -70,7 +70,7 @@ static void trace_stop(uint64_t g, uint64_t number)
 	startpc = companion_ref(trace + (uint64_t)c->T_startpc);
 	companion_read(&szmcode, trace + (uint64_t)c->T_szmcode, sizeof(szmcode));
 	companion_read(&spadjust, trace + (uint64_t)c->T_spadjust, sizeof(spadjust));
-	PROBE6("trace_stop", g, number, mcode, szmcode, spadjust, startpc);
+	LJVM_PROBE6("trace_stop", g, number, mcode, szmcode, spadjust, startpc);
 }
 
 /* The VM calls it: what happened, number of the trace, function, position in it, and more. */
@@ -90,7 +90,7 @@ static int on_trace(struct lua_State *L)
 	else if (!strcmp(what, "abort"))
 		trace_abort(lua, L, g, number);
 	else if (!strcmp(what, "flush"))
-		PROBE2("trace_flush", g, 0);
+		LJVM_PROBE2("trace_flush", g, 0);
 	return 0;
 }
 

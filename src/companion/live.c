@@ -10,7 +10,7 @@
 #include "companion/companion.h"
 #include "moonspy/moonspy.h"
 
-#include "companion/probes.h"
+#include "../instrument/vm/ljvm_probes.h"
 #include "companion/slots.h"
 
 struct ljvm_live *companion_live(void)
@@ -80,7 +80,7 @@ static void put(uint64_t g, uint64_t L)
 	SET(&slot->serial, COUNT(&live.created));
 	SET(&slot->thread, this_thread());
 	SET(&slot->g, g);
-	PROBE2("vm_created", g, L);
+	LJVM_PROBE2("vm_created", g, L);
 }
 
 /* The VM of L, which is in the list now; 0: it is of another LuaJIT. */
@@ -162,7 +162,7 @@ void companion_closed(struct lua_State *L)
 	slot = g ? slot_of(g) : NULL;
 	if (!slot)
 		return;
-	PROBE2("vm_closed", g, L);
+	LJVM_PROBE2("vm_closed", g, L);
 	SET(&slot->g, 0);
 	SET(&slot->unused, 0);
 }

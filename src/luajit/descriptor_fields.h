@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Constants of the descriptor that moonspy's layout (unwind/tables.h) has under the same name. */
-#ifndef MSP_COMPANION_SAME_H
-#define MSP_COMPANION_SAME_H
+/* Constants of the VM descriptor that moonspy's layout (unwind/tables.h) has too: under the same name, and under others. */
+#ifndef MSP_LUAJIT_DESCRIPTOR_FIELDS_H
+#define MSP_LUAJIT_DESCRIPTOR_FIELDS_H
 
-#define SAME(_) \
+#define MSP_LJ_DESCRIPTOR_SAME(_) \
 	_(gc64) _(fr2) _(jit) _(dualnum) \
 	_(cf_L) _(cf_PC) _(cf_prev) \
 	_(g_vmstate) _(g_cur_L) _(g_jit_base) _(g_mainthref) _(g_strempty) _(J_trace) _(J_sizetrace) _(gc_gct) \
@@ -16,5 +16,10 @@
 	_(T_traceno) _(T_link) _(T_root) _(T_linktype) _(T_startpt) _(T_startpc) _(T_mcode) _(T_szmcode) _(T_mcloop) \
 	_(T_spadjust) _(T_nins) _(T_nk) _(T_ir) _(T_nsnap) _(T_nsnapmap) _(T_snap) _(T_snapmap) \
 	_(snap_size) _(snap_mapofs) _(snap_ref) _(snap_mcofs) _(snap_nslots) _(snap_nent)
+
+/* field of the layout, constant of the descriptor */
+#define MSP_LJ_DESCRIPTOR_RENAMED(_) \
+	_(cframe_size, cf_size) _(dispatch_to_g, g_dispatch) _(g_to_J, g_J) \
+	_(reg_dispatch, reg_dispatch) _(reg_base, reg_base) _(reg_pc, reg_pc)
 
 #endif
