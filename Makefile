@@ -115,6 +115,7 @@ test-traces: tests
 COUNT ?= 1000000
 test-kit: tests
 	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) KIT=$(CURDIR)/$(BUILD)/tests/kit \
+		MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
 		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done
 
 test-builds: tests

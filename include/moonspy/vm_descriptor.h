@@ -174,7 +174,8 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(snap_nslots, "offset, 1 byte") \
 	_(snap_nent, "offset, 1 byte: entries") \
 	_(mcode_unit, "bytes") \
-	_(ir_bias, "reference of the first IR instruction that is no constant")
+	_(ir_bias, "reference of the first IR instruction that is no constant") \
+	_(vmstate_gc, "~g_vmstate while the collector runs; EXIT, RECORD, OPT, ASM follow it")
 
 struct ljvm_constants {
 #define LJVM_MEMBER(name, text) int32_t name;

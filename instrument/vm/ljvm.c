@@ -270,6 +270,7 @@ LJVM_HIDDEN const struct ljvm_whole ljvm_descriptor = {
 		.snap_nent = LJVM_JIT(offsetof(SnapShot, nent)),
 		.mcode_unit = LJVM_JIT(sizeof(MCode)),
 		.ir_bias = LJVM_JIT(REF_BASE),
+		.vmstate_gc = LJ_VMST_GC,
 	},
 	.addresses = {
 		.vm_code = lj_vm_asm_begin,

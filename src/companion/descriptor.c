@@ -129,6 +129,7 @@ static void fill_constants(struct ljvm_constants *c, const struct msp_lj_build *
 	c->version = version_number(msp_lj_build_version(build));
 	c->dispatch_entries = (int32_t)build->handler_count;
 	c->g_gc_root = build->g_gcroot;
+	c->vmstate_gc = value(build, MSP_LJ_FIELD_vmstate_gc);
 	fill_registers(c, l);
 	fill_invariants(c, l);
 }

@@ -10,7 +10,7 @@
 #define MSP_LJ_MAX_SEGMENTS 16
 #define MSP_LJ_MAX_REFS 512
 #define MSP_LJ_MAX_OPS 512
-#define MSP_LJ_MAX_EVIDENCE 256
+#define MSP_LJ_MAX_EVIDENCE 384
 #define MSP_LJ_MAX_FF 256
 
 struct msp_lj_segment {
@@ -107,6 +107,7 @@ bool msp_lj_arm64_argument(const struct msp_lj_build *build, uint64_t addr, uint
 			   uint64_t *value);
 
 /* Evidence. */
+void msp_lj_evidence_descriptor(struct msp_lj_build *build);
 void msp_lj_evidence_api(struct msp_lj_build *build);
 void msp_lj_evidence_vm(struct msp_lj_build *build);
 void msp_lj_evidence_static(struct msp_lj_build *build);

@@ -78,6 +78,7 @@ static int find(struct msp_lj_build *build)
 	if (rc != 0)
 		return rc;
 	msp_lj_find_version(build);
+	msp_lj_evidence_descriptor(build);
 	msp_lj_find_refs(build);
 	msp_lj_evidence_api(build);
 	msp_lj_find_ff_names(build);

@@ -10,7 +10,8 @@ STRUCTS = {"g": "global_State", "L": "lua_State", "J": "jit_State", "pt": "GCpro
 MEMBERS = {"g_gc_state": "gc.state", "g_gc_total": "gc.total", "g_gc_root": "gc.root", "fn_cfunc": "f", "gc_next": "nextgc"}
 SIZES = {"gg_size": "GG_State", "g_size": "global_State", "L_size": "lua_State", "pt_size": "GCproto", "T_size": "GCtrace",
          "snap_size": "SnapShot", "tv_size": "TValue", "bc_size": "BCIns", "str_data": "GCstr", "mcode_unit": "MCode"}
-VALUES = {"bc_funcf": "BC_FUNCF", "bc_funcc": "BC_FUNCC", "bc_funccw": "BC_FUNCCW", "frame_c": "FRAME_C", "frame_lua": "FRAME_LUA",
+VALUES = {"vmstate_gc": "LJ_VMST_GC", "bc_funcf": "BC_FUNCF", "bc_funcc": "BC_FUNCC", "bc_funccw": "BC_FUNCCW",
+          "frame_c": "FRAME_C", "frame_lua": "FRAME_LUA",
           "frame_cont": "FRAME_CONT", "frame_varg": "FRAME_VARG", "frame_cp": "FRAME_CP", "frame_pcall": "FRAME_PCALL",
           "frame_pcallh": "FRAME_PCALLH", "gg_g": "(long)&((GG_State *)0)->g",
           "g_J": "(long)&((GG_State *)0)->J - (long)&((GG_State *)0)->g",

@@ -3,11 +3,11 @@
 # usage: run.sh [DIR...]. The instrumentation kit on LuaJIT source trees: Debian's package of SUITE (bookworm), or those given.
 # Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
 #
-# Environment: KIT (folder of the built test programs), COUNT (2000) signals that interrupt a VM.
+# Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-: "${KIT:=$root/build/tests/kit}" "${COUNT:=2000}" "${SUITE:=bookworm}"
+: "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${SUITE:=bookworm}"
 cache=${MOONSPY_CACHE:-$root/.cache}
 apply=$root/instrument/apply
 
@@ -90,6 +90,28 @@ notes() {
 	echo "notes: $(wc -l <"$work/has") probes at $(grep -c 'Provider: luajit' "$work/notes") places"
 }
 
+# moonspy takes it as evidence, by the symbol or by the note, and proves it on a program that runs.
+inspect() {
+	"$here/inspect.py" "$MOONSPY" "by its symbol" "$1/libluajit.so"
+	cc -o "$work/static" "$1"/l*.o -lm -ldl
+	strip "$work/static"
+	"$here/inspect.py" "$MOONSPY" "by its note" "$work/static"
+	rm -f "$work/wait"
+	mkfifo "$work/wait"
+	"$work/static" -e 'io.read()' <"$work/wait" &
+	pid=$!
+	exec 8>"$work/wait"
+	tries=0
+	until "$MOONSPY" inspect -j -p $pid >"$work/process" 2>&1 && grep -q '"proved": *true' "$work/process"; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || fail "not proved: $(cat "$work/process")"
+		sleep 0.2
+	done
+	exec 8>&-
+	wait $pid
+	echo "inspect: proved on a program that runs"
+}
+
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
 	edits "$tree"
@@ -98,5 +120,6 @@ for tree; do
 	notes "$library"
 	"$here/constants.py" "$KIT/kit-constants" "$library"
 	"$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
+	inspect "$built/src"
 	python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
 done

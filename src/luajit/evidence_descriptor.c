@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a LuaJIT says of itself, if it was built with the VM descriptor (moonspy/vm_descriptor.h): its constants, in the
+ * file. It is the first evidence, and no more than that: the code has its say too, and a contradiction proves nothing.
+ */
+#include <elf.h>
+#include <string.h>
+
+#include "luajit/build.h"
+
+#include "moonspy/vm_descriptor.h"
+
+/* Constants that have the name of a field. */
+#define SAME(_) \
+	_(arch) \
+	_(gc64) \
+	_(fr2) \
+	_(jit) \
+	_(dualnum) \
+	_(bc_funcf) \
+	_(bc_funccw) \
+	_(vmstate_gc) \
+	_(cf_L) \
+	_(cf_PC) \
+	_(cf_prev) \
+	_(g_mainthref) \
+	_(g_cur_L) \
+	_(g_jit_base) \
+	_(g_vmstate) \
+	_(g_strempty) \
+	_(J_trace) \
+	_(J_sizetrace) \
+	_(gc_gct) \
+	_(L_glref) \
+	_(L_base) \
+	_(L_top) \
+	_(L_maxstack) \
+	_(L_stack) \
+	_(L_cframe) \
+	_(L_stacksize) \
+	_(L_status) \
+	_(fn_ffid) \
+	_(fn_pc) \
+	_(fn_cfunc) \
+	_(pt_size) \
+	_(pt_numparams) \
+	_(pt_framesize) \
+	_(pt_sizebc) \
+	_(pt_k) \
+	_(pt_sizekgc) \
+	_(pt_sizekn) \
+	_(pt_sizept) \
+	_(pt_sizeuv) \
+	_(pt_flags) \
+	_(pt_trace) \
+	_(pt_chunkname) \
+	_(pt_firstline) \
+	_(pt_numline) \
+	_(pt_lineinfo) \
+	_(pt_uvinfo) \
+	_(pt_varinfo) \
+	_(str_len) \
+	_(str_data) \
+	_(T_nsnap) \
+	_(T_nsnapmap) \
+	_(T_nins) \
+	_(T_nk) \
+	_(T_ir) \
+	_(T_snap) \
+	_(T_snapmap) \
+	_(T_startpt) \
+	_(T_startpc) \
+	_(T_szmcode) \
+	_(T_mcode) \
+	_(T_mcloop) \
+	_(T_spadjust) \
+	_(T_traceno) \
+	_(T_link) \
+	_(T_root) \
+	_(T_linktype) \
+	_(snap_size) \
+	_(snap_mapofs) \
+	_(snap_ref) \
+	_(snap_mcofs) \
+	_(snap_nslots) \
+	_(snap_nent)
+
+/* Constants and fields by different names. */
+#define RENAMED(_) \
+	_(cframe_size, cf_size) \
+	_(dispatch_to_g, g_dispatch) \
+	_(g_to_J, g_J) \
+	_(reg_dispatch, reg_dispatch) \
+	_(reg_base, reg_base) \
+	_(reg_pc, reg_pc)
+
+static const struct {
+	uint16_t offset; /* in struct ljvm_constants */
+	uint16_t field;
+} said[] = {
+#define _(name) {offsetof(struct ljvm_constants, name), MSP_LJ_FIELD_##name},
+	SAME(_)
+#undef _
+#define _(name, theirs) {offsetof(struct ljvm_constants, theirs), MSP_LJ_FIELD_##name},
+		RENAMED(_)
+#undef _
+};
+
+/* All bytes of [addr, addr + size) of the image; NULL: they are not all in the file. */
+static const uint8_t *bytes_at(const struct msp_lj_build *build, uint64_t addr, size_t size)
+{
+	size_t avail;
+	const uint8_t *bytes = msp_image_bytes(build->image, addr, &avail);
+
+	return bytes && avail >= size ? bytes : NULL;
+}
+
+static uint32_t aligned(uint32_t size)
+{
+	return (size + 3) & ~(uint32_t)3;
+}
+
+/* The descriptor's address as a note says it, in the image's notes from addr on; 0: none does. */
+static uint64_t address_in_notes(const struct msp_lj_build *build, uint64_t addr, uint64_t size)
+{
+	Elf64_Nhdr note;
+	const uint8_t *bytes;
+	int64_t distance;
+
+	if (size > UINT16_MAX)
+		return 0;
+	for (uint64_t at = 0; size - at >= sizeof(note);
+	     at += sizeof(note) + aligned(note.n_namesz) + aligned(note.n_descsz)) {
+		bytes = bytes_at(build, addr + at, sizeof(note));
+		if (!bytes)
+			return 0;
+		memcpy(&note, bytes, sizeof(note));
+		if (note.n_namesz > size || note.n_descsz > size ||
+		    sizeof(note) + aligned(note.n_namesz) + aligned(note.n_descsz) > size - at)
+			return 0;
+		bytes = bytes_at(build, addr + at + sizeof(note),
+				 aligned(note.n_namesz) + note.n_descsz);
+		if (!bytes)
+			return 0;
+		if (note.n_type == LJVM_NOTE_TYPE && note.n_namesz == sizeof(LJVM_NOTE_NAME) &&
+		    memcmp(bytes, LJVM_NOTE_NAME, sizeof(LJVM_NOTE_NAME)) == 0 &&
+		    note.n_descsz == sizeof(distance)) {
+			memcpy(&distance, bytes + aligned(note.n_namesz), sizeof(distance));
+			return addr + at + sizeof(note) + aligned(note.n_namesz) +
+			       (uint64_t)distance;
+		}
+	}
+	return 0;
+}
+
+static uint64_t address_by_note(const struct msp_lj_build *build)
+{
+	uint64_t min_vaddr = msp_image_min_vaddr(build->image), found = 0;
+	const uint8_t *bytes = bytes_at(build, 0, sizeof(Elf64_Ehdr));
+	Elf64_Ehdr eh;
+	Elf64_Phdr ph;
+
+	if (!bytes)
+		return 0;
+	memcpy(&eh, bytes, sizeof(eh));
+	for (unsigned int i = 0; i < eh.e_phnum && !found; i++) {
+		bytes = bytes_at(build, eh.e_phoff + (uint64_t)i * sizeof(ph), sizeof(ph));
+		if (!bytes)
+			return 0;
+		memcpy(&ph, bytes, sizeof(ph));
+		if (ph.p_type == PT_NOTE && ph.p_vaddr >= min_vaddr)
+			found = address_in_notes(build, ph.p_vaddr - min_vaddr, ph.p_filesz);
+	}
+	return found;
+}
+
+/* The constants of the descriptor at addr, as far as it has them; the others are -1. */
+static bool read_constants(const struct msp_lj_build *build, uint64_t addr,
+			   struct ljvm_constants *out)
+{
+	const uint8_t *bytes = addr ? bytes_at(build, addr, sizeof(struct ljvm_descriptor)) : NULL;
+	struct ljvm_descriptor head;
+	size_t size;
+
+	if (!bytes)
+		return false;
+	memcpy(&head, bytes, sizeof(head));
+	if (memcmp(head.magic, LJVM_MAGIC, sizeof(head.magic)) != 0 || head.major != LJVM_MAJOR)
+		return false;
+	size = head.constants.size < sizeof(*out) ? head.constants.size : sizeof(*out);
+	bytes = bytes_at(build, addr + head.constants.offset, size);
+	if (!bytes || !size)
+		return false;
+	memset(out, 0xff, sizeof(*out));
+	memcpy(out, bytes, size);
+	return true;
+}
+
+void msp_lj_evidence_descriptor(struct msp_lj_build *build)
+{
+	struct ljvm_constants constants;
+	struct msp_symbol symbol;
+	const char *why = "by its symbol";
+	bool found = msp_image_find_symbol(build->image, "luaJIT_vm_descriptor", &symbol) == 0 &&
+		     read_constants(build, symbol.addr, &constants);
+	int32_t value;
+
+	if (!found) {
+		why = "by its note";
+		found = read_constants(build, address_by_note(build), &constants);
+	}
+	if (!found)
+		return;
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+		memcpy(&value, (const char *)&constants + said[i].offset, sizeof(value));
+		/* -1: there is none. But where code in a trace begins, other builds must find out otherwise. */
+		if (value >= 0 || (said[i].field == MSP_LJ_FIELD_snap_mcofs && constants.jit == 1))
+			msp_lj_found(build, said[i].field, "descriptor", value, why);
+	}
+	if (constants.reg_L == -1)
+		MSP_LJ_FOUND(build, reg_l, "descriptor", MSP_REG_NONE, why);
+	else
+		MSP_LJ_FOUND(build, reg_l, "descriptor", constants.reg_L, why);
+}

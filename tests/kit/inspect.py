@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""usage: inspect.py MOONSPY HOW FILE. The file's descriptor is found, HOW, as first evidence, and nothing contradicts it."""
+import collections
+import json
+import subprocess
+import sys
+
+
+def main():
+    moonspy, how, path = sys.argv[1:]
+    told = json.loads(subprocess.run([moonspy, "inspect", "-j", path], stdout=subprocess.PIPE, text=True).stdout)
+    found = [e for e in told["evidence"] if e["found"]]
+    ours = {e["field"]: e for e in found if e["source"] == "descriptor"}
+    values = collections.defaultdict(set)
+    for e in found:
+        values[e["field"]].add(e["value"])
+    both = sum(any(e["field"] == name and e["source"] != "descriptor" for e in found) for name in ours)
+    print("inspect %s: %d fields by the descriptor, %d of them by the code too" % (how, len(ours), both))
+    wrong = ["%s: %s" % (field, sorted(all_)) for field, all_ in values.items() if len(all_) > 1]
+    if not told["complete"] or wrong or len(ours) < 60 or both < 40 or any(e["why"] != how for e in ours.values()):
+        sys.exit("complete: %s; contradictions: %s; why: %s" % (told["complete"], wrong, {e["why"] for e in ours.values()}))
+
+
+main()
