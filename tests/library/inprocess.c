@@ -3,7 +3,8 @@
  * Preloaded into a program: timers interrupt all its threads at random moments, and the signal
  * handlers unwind. A stack that has not been seen before is given its names while its thread waits in
  * the handler. When the program ends it writes a profile (JSON) to $INPROCESS_OUT and the CPU time
- * that unwinding took to $INPROCESS_OUT.times.
+ * that unwinding took to $INPROCESS_OUT.times; beside it that of as much plain arithmetic, which tells
+ * what the machine adds: interrupts, and what its host takes, are in a thread's CPU time too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,6 +29,7 @@
 #define BUCKETS 64
 #define SLOW_NS 1000000
 #define SLOW_MAX 64
+#define SPINS 20000 /* about as long as a stack takes */
 
 /* A thread and its timer. */
 struct look {
@@ -57,6 +59,7 @@ static pid_t pid;
 static atomic_int ready, stop;
 static _Atomic(uint32_t) asked; /* a futex for the sampling thread */
 static _Atomic(uint64_t) busy, most_ns, most_reads, times[BUCKETS], slow, unnamed;
+static _Atomic(uint64_t) spin_ns, spin_most_ns, spin_slow;
 
 /* What a handler did that took long: whose time was it? */
 static struct slow {
@@ -128,6 +131,21 @@ static void note_time(const struct look *l, uint64_t ns)
 	raise_to(&most_reads, l->result.reads);
 }
 
+/* Calls nothing and reads nothing: what it takes beyond the usual is not its own. */
+static void spin(void)
+{
+	uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID), x = before, ns;
+
+	for (int i = 0; i < SPINS; i++) {
+		x = x * 6364136223846793005ull + 1442695040888963407ull;
+		__asm__ volatile("" : "+r"(x));
+	}
+	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+	atomic_fetch_add(&spin_ns, ns);
+	atomic_fetch_add(&spin_slow, ns > SLOW_NS);
+	raise_to(&spin_most_ns, ns);
+}
+
 static uint64_t hash_of(const struct look *l)
 {
 	const uint64_t *word = (const uint64_t *)l->frame;
@@ -182,6 +200,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	note_time(l, ns);
 	if (ns > SLOW_NS)
 		note_slow(l, ns, clock_ns(CLOCK_MONOTONIC) - wall, &usage);
+	spin();
 	l->hash = l->count > 0 ? hash_of(l) : 0;
 	if (l->count < 0) {
 		atomic_fetch_add(&busy, 1);
@@ -352,7 +371,7 @@ static void write_profile(void)
 }
 
 /*
- * A line "samples busy unnamed slow most_ns most_reads", then how many took less than 1, 2, 4, ... us,
+ * A line "samples busy unnamed slow spin_slow spin_ns most_ns most_reads spin_most_ns", then how many took less than 1, 2, 4, ... us,
  * then a line for each that was slow.
  */
 static void write_times(void)
@@ -364,9 +383,11 @@ static void write_times(void)
 	out = fopen(path, "w");
 	if (!out)
 		return;
-	fprintf(out, "%llu %llu %llu %llu %llu %llu\n", (unsigned long long)samples,
+	fprintf(out, "%llu %llu %llu %llu %llu %llu %llu %llu %llu\n", (unsigned long long)samples,
 		(unsigned long long)busy, (unsigned long long)unnamed, (unsigned long long)slow,
-		(unsigned long long)most_ns, (unsigned long long)most_reads);
+		(unsigned long long)spin_slow, (unsigned long long)spin_ns,
+		(unsigned long long)most_ns, (unsigned long long)most_reads,
+		(unsigned long long)spin_most_ns);
 	for (int i = 0; i < BUCKETS; i++)
 		fprintf(out, "%llu\n", (unsigned long long)times[i]);
 	for (uint64_t i = 0; i < slow && i < SLOW_MAX; i++)

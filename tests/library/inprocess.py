@@ -24,6 +24,7 @@ LUAJIT = os.environ.get("LUAJIT", "luajit")
 LIBRARY_LEAST_WHOLE = 90  # some samples pass before a library just loaded is known
 BUCKETS = 64
 SHOWN = 11  # of them: up to 1 ms
+SUMS = 6  # of the figures are sums, the others maxima
 
 
 def all_names(programs):
@@ -73,7 +74,7 @@ def run(options, what, work, sums):
     for line in lines[BUCKETS:]:
         print("slow, %s: %s" % (what, line), flush=True)
     for i, value in enumerate(figures):
-        sums["figures"][i] = max(sums["figures"][i], value) if i >= 4 else sums["figures"][i] + value
+        sums["figures"][i] = max(sums["figures"][i], value) if i >= SUMS else sums["figures"][i] + value
     for i, value in enumerate(buckets):
         sums["buckets"][i] += value
     if figures[1] or figures[2]:
@@ -94,7 +95,7 @@ def main():
         print("SKIP: no " + LUAJIT)
         return 77
     names = options.names or all_names(options.programs)
-    sums = {"figures": [0] * 6, "buckets": [0] * BUCKETS}
+    sums = {"figures": [0] * 9, "buckets": [0] * BUCKETS}
     good = True
     with tempfile.TemporaryDirectory() as work:
         while True:
@@ -102,7 +103,7 @@ def main():
                 good = run(options, what, work, sums) and good
             if sums["figures"][0] >= options.samples:
                 break
-    samples, _, _, slow, longest, reads = sums["figures"]
+    samples, _, _, slow, spins_slow, spins_ns, longest, reads, longest_spin = sums["figures"]
     total = sum(sums["buckets"]) or 1
     print("%d stacks in handlers; CPU time of one:" % samples, end="")
     below = 0
@@ -111,6 +112,8 @@ def main():
         if sums["buckets"][i]:
             print(" %.3f %% < %d us" % (100.0 * below / total, 1 << i), end=",")
     print(" longest %d us, %d above 1 ms; at most %d reads" % (longest // 1000, slow, reads))
+    print("as many times plain arithmetic, for comparison: %.1f us each, longest %d us, %d above 1 ms" % (
+        spins_ns / 1000 / total, longest_spin // 1000, spins_slow))
     return 0 if good else 1
 
 
