@@ -3,8 +3,8 @@
  * The first step out of a call that went where there is no code. Included after unwind/walker.h by
  * hosts in user space, which define
  *
- *	host_is_code(w, addr)   is something executable mapped there?
- *	host_memory(w)          const struct msp_memory *
+ *	host_find(w, pc)   see target/lookup.h
+ *	host_memory(w)     const struct msp_memory *
  */
 #ifndef MSP_TARGET_LEAVE_H
 #define MSP_TARGET_LEAVE_H
@@ -16,8 +16,8 @@ static void leave_nowhere(struct msp_walk *w, const struct msp_registers *regs)
 {
 	uint64_t ret;
 
-	if (w->arch != MSP_ARCH_X86_64 || host_is_code(w, w->pc) ||
-		!msp_call_to_nowhere(host_memory(w), regs, &ret) || !host_is_code(w, ret))
+	if (w->arch != MSP_ARCH_X86_64 || host_find(w, w->pc) ||
+		!msp_call_to_nowhere(host_memory(w), regs, &ret) || !host_find(w, ret))
 		return;
 	w->look = w->pc;
 	w->map = (struct msp_mapping){0};

@@ -15,13 +15,6 @@
 /* A frame takes one step, the lower half of a vararg frame another. */
 #define STEPS (2 * MSP_MAX_FRAMES + 64)
 
-#define MSP_INLINE inline
-typedef uint32_t __attribute__((aligned(1), may_alias)) msp_word_anywhere;
-#define MSP_SUB(name) static int name(struct msp_walk *w)
-#define MSP_CALL(w, name) name(w)
-#define MSP_SUB_N(name) static int name(struct msp_walk *w, uint64_t n)
-#define MSP_CALL_N(w, name, n) name(w, n)
-
 static struct own_slot *slot_of(const struct msp_walk *w)
 {
 	return (struct own_slot *)(uintptr_t)w->host;
@@ -92,74 +85,33 @@ static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t inde
 	return index < MSP_LAYOUT_SLOTS ? tables_of(w)->layout[index] : NULL;
 }
 
-static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
+static const struct msp_host_vm *host_vms(const struct msp_walk *w, uint32_t *count)
+{
+	*count = tables_of(w)->vms;
+	return tables_of(w)->vm;
+}
+
+static const struct msp_mapping *host_find(const struct msp_walk *w, uint64_t pc)
 {
 	const struct own_tables *t = tables_of(w);
 
-	if (i >= t->vms)
+	return msp_mapping_find(t->mapping, t->mappings, pc);
+}
+
+static const struct msp_unwind_table *host_table(const struct msp_walk *w, uint32_t image,
+						 uint32_t *layout)
+{
+	const struct own_tables *t = tables_of(w);
+
+	if (image >= t->images || !t->image[image].table)
 		return NULL;
-	w->layout = t->vm[i].layout;
-	w->vm_base = t->vm[i].base;
-	w->vm_g = t->vm[i].g;
-	return host_layout(w, w->layout);
+	*layout = t->image[image].layout;
+	return t->image[image].table;
 }
 
-static const struct msp_mapping *mapping_at(const struct msp_walk *w, uint64_t pc)
-{
-	const struct own_tables *t = tables_of(w);
-	size_t low = 0, high = t->mappings, mid;
-
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (pc < t->mapping[mid].start)
-			high = mid;
-		else if (pc >= t->mapping[mid].end)
-			low = mid + 1;
-		else
-			return &t->mapping[mid];
-	}
-	return NULL;
-}
-
-/* Only files count: code elsewhere was compiled by somebody at run time. */
-MSP_SUB(find_mapping)
-{
-	const struct msp_mapping *map;
-
-	if (w->look - w->map.start < w->map.end - w->map.start)
-		return 0;
-	map = mapping_at(w, w->look);
-	if (map && (map->flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))) {
-		w->map = *map;
-		return 0;
-	}
-	w->map.start = w->map.end = 0;
-	return 1;
-}
-
-MSP_SUB(find_rule)
-{
-	const struct own_tables *t = tables_of(w);
-	const struct own_image *image = w->map.image < t->images ? &t->image[w->map.image] : NULL;
-	const struct msp_row *row;
-
-	w->image_layout = 0;
-	w->rule = (struct msp_rule){0};
-	if (!w->map.image)
-		return MSP_ERR_NO_FILE;
-	if (!image || !image->table)
-		return MSP_ERR_NO_TABLE;
-	w->image_layout = image->layout;
-	row = msp_unwind_row(image->table, w->look - w->map.base);
-	if (!row || row->rule >= image->table->rule_count)
-		return MSP_ERR_NO_RULE;
-	w->rule = image->table->rules[row->rule];
-	return w->rule.cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
-}
-
+#include "target/lookup.h"
 #include "unwind/walker.h"
 
-#define host_is_code(w, addr) (mapping_at(w, addr) != NULL)
 #define host_memory(w) (&slot_of(w)->memory)
 #include "target/leave.h"
 

@@ -328,20 +328,26 @@ const struct msp_mapping *msp_space_mappings(const struct msp_space *space, size
 	return space->mapping;
 }
 
-const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t pc)
+const struct msp_mapping *msp_mapping_find(const struct msp_mapping *mapping, size_t count,
+					   uint64_t pc)
 {
-	size_t low = 0, high = space->count, mid;
+	size_t low = 0, high = count, mid;
 
 	while (low < high) {
 		mid = low + (high - low) / 2;
-		if (pc < space->mapping[mid].start)
+		if (pc < mapping[mid].start)
 			high = mid;
-		else if (pc >= space->mapping[mid].end)
+		else if (pc >= mapping[mid].end)
 			low = mid + 1;
 		else
-			return &space->mapping[mid];
+			return &mapping[mid];
 	}
 	return NULL;
+}
+
+const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t pc)
+{
+	return msp_mapping_find(space->mapping, space->count, pc);
 }
 
 const char *msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping)

@@ -99,6 +99,8 @@ int msp_space_refresh(struct msp_space *space);
 const struct msp_mapping *msp_space_mappings(const struct msp_space *space, size_t *count);
 /* The one around pc; NULL if there is none. */
 const struct msp_mapping *msp_space_find(const struct msp_space *space, uint64_t pc);
+/* The same in any such list; async-signal-safe. */
+const struct msp_mapping *msp_mapping_find(const struct msp_mapping *mapping, size_t count, uint64_t pc);
 /* Its name as in /proc/PID/maps, "" for anonymous memory; valid until the next refresh. */
 const char *
 msp_space_mapping_name(const struct msp_space *space, const struct msp_mapping *mapping);

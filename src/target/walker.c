@@ -16,13 +16,6 @@ struct msp_walker {
 	struct msp_walk walk;
 };
 
-#define MSP_INLINE inline
-typedef uint32_t __attribute__((aligned(1), may_alias)) msp_word_anywhere;
-#define MSP_SUB(name) static int name(struct msp_walk *w)
-#define MSP_CALL(w, name) name(w)
-#define MSP_SUB_N(name) static int name(struct msp_walk *w, uint64_t n)
-#define MSP_CALL_N(w, name, n) name(w, n)
-
 #define host_lua_frame(w, f) note_place(w, f)
 
 static struct msp_walker *host_of(const struct msp_walk *w)
@@ -60,58 +53,33 @@ static const struct msp_lj_layout *host_layout(struct msp_walk *w, uint32_t inde
 	return entry ? msp_lj_build_layout(entry->build) : NULL;
 }
 
-static const struct msp_lj_layout *host_vm(struct msp_walk *w, uint32_t i)
+static const struct msp_host_vm *host_vms(const struct msp_walk *w, uint32_t *count)
 {
-	const struct msp_walker *walker = host_of(w);
-
-	if (i >= walker->vms)
-		return NULL;
-	w->layout = walker->vm[i].layout;
-	w->vm_base = walker->vm[i].base;
-	w->vm_g = walker->vm[i].g;
-	return host_layout(w, w->layout);
+	*count = host_of(w)->vms;
+	return host_of(w)->vm;
 }
 
-/* Only files count: code elsewhere was compiled by somebody at run time. */
-MSP_SUB(find_mapping)
+static const struct msp_mapping *host_find(const struct msp_walk *w, uint64_t pc)
 {
-	const struct msp_mapping *map;
-
-	if (w->look - w->map.start < w->map.end - w->map.start)
-		return 0;
-	map = msp_space_find(host_of(w)->space, w->look);
-	if (map && (map->flags & (MSP_MAP_FILE | MSP_MAP_UNREAD))) {
-		w->map = *map;
-		return 0;
-	}
-	w->map.start = w->map.end = 0;
-	return 1;
+	return msp_space_find(host_of(w)->space, pc);
 }
 
-MSP_SUB(find_rule)
+static const struct msp_unwind_table *host_table(const struct msp_walk *w, uint32_t image,
+						 uint32_t *layout)
 {
-	const struct msp_image_entry *entry;
-	const struct msp_row *row;
+	const struct msp_image_entry *entry =
+		msp_images_get(msp_space_images(host_of(w)->space), image);
 
-	w->image_layout = 0;
-	w->rule = (struct msp_rule){0};
-	if (!w->map.image)
-		return MSP_ERR_NO_FILE;
-	entry = msp_images_get(msp_space_images(host_of(w)->space), w->map.image);
 	if (!entry || !entry->table)
-		return MSP_ERR_NO_TABLE;
-	w->image_layout = entry->layout;
-	row = msp_unwind_row(entry->table, w->look - w->map.base);
-	if (!row || row->rule >= entry->table->rule_count)
-		return MSP_ERR_NO_RULE;
-	w->rule = entry->table->rules[row->rule];
-	return w->rule.cfa_kind == MSP_CFA_NONE ? MSP_ERR_NO_RULE : MSP_ERR_NONE;
+		return NULL;
+	*layout = entry->layout;
+	return entry->table;
 }
 
+#include "target/lookup.h"
 #include "unwind/walker.h"
 #include "unwind/coroutine.h"
 
-#define host_is_code(w, addr) (msp_space_find(host_of(w)->space, addr) != NULL)
 #define host_memory(w) (host_of(w)->mem)
 #include "target/leave.h"
 
