@@ -127,7 +127,8 @@ static void fill_constants(struct ljvm_constants *c, const struct msp_lj_build *
 #undef _
 	c->ffi = msp_lj_build_ffi(build);
 	c->version = version_number(msp_lj_build_version(build));
-	c->dispatch_entries = (int32_t)build->handler_count;
+	c->dispatch_entries = (int32_t)build->handler_count +
+			      l->bc_funcf; /* those in use, and those behind them */
 	c->g_gc_root = build->g_gcroot;
 	c->vmstate_gc = value(build, MSP_LJ_FIELD_vmstate_gc);
 	fill_registers(c, l);
@@ -166,17 +167,20 @@ static bool append(char *list, size_t room, size_t *used, const char *text)
 
 /*
  * As LuaJIT itself spells them: string.gsub is string_gsub, the read of a file io_method_read. Of the metamethods of ffi
- * it is not known which of its tables they are of.
+ * it is not known which of its tables they are of, and the functions of jit.util and jit.profile have only their own names.
  */
 static const char *spell(const char *name, char *to, size_t room)
 {
-	size_t at = strcspn(name, ".:");
+	const char *method = strchr(name, ':');
+	int before = method ? (int)(method - name) : 0;
 
-	if (name[at])
-		snprintf(to, room, "%.*s_%s%s", (int)at, name,
-			 !strncmp(name, "io:", 3) ? "method_" : "", name + at + 1);
+	if (method)
+		snprintf(to, room, "%.*s_%s%s", before, name,
+			 !strncmp(name, "io:", 3) ? "method_" : "", method + 1);
 	else
 		snprintf(to, room, "%s", name);
+	for (char *dot = to; (dot = strchr(dot, '.'));)
+		*dot = '_';
 	return to;
 }
 

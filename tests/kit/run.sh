@@ -119,6 +119,7 @@ for tree; do
 	library=$built/src/libluajit.so
 	notes "$library"
 	"$here/constants.py" "$KIT/kit-constants" "$library"
+	[ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] || "$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
 	"$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
 	inspect "$built/src"
 	python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
