@@ -14,6 +14,7 @@
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-arm64     built for arm64, stepped in user mode, and on Debian's arm64 kernels, emulated
+#	make test-companion  its helpers in signal handlers, over all workloads, held against the walker; SECONDS=10 each
 #	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
@@ -118,6 +119,9 @@ test-kit: tests
 		MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
 		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done
 
+test-companion: tests
+	@SECONDS_EACH=$(or $(SECONDS),10) python3 tests/companion/companion.py $(BUILD) helpers
+
 test-builds: tests
 	@python3 tests/builds/matrix.py --build $(BUILD) $(BUILDS)
 
@@ -136,4 +140,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-companion test-builds bench install clean check-format
