@@ -83,14 +83,17 @@ static void put(uint64_t g, uint64_t L)
 	LJVM_PROBE2("vm_created", g, L);
 }
 
-/* The VM of L, which is in the list now; 0: it is of another LuaJIT. */
+/* The VM of L, which is in the list now; 0: it is of another LuaJIT, which is counted once for several calls. */
 static uint64_t add(uint64_t L)
 {
+	static __thread uint64_t missed_last;
 	uint64_t g = companion_vm_of(L);
 
-	if (!g)
+	if (!g && L != missed_last) {
+		missed_last = L;
 		COUNT(&live.missed);
-	else if (!slot_of(g))
+	}
+	if (g && !slot_of(g))
 		put(g, L);
 	return g;
 }

@@ -2,7 +2,7 @@
 /*
  * host: has LuaJIT in a library, and does what standard input says, a line each, and answers "done" when it is done.
  *
- *	new N        N more VMs, made by as many threads at once
+ *	new N        N more VMs, made by as many threads with small stacks at once
  *	close N      the N oldest of them are closed
  *	run TEXT     TEXT is Lua for the newest
  *	fork         goes on as the child; the answer is its pid
@@ -36,9 +36,12 @@ static void *create(void *to)
 static void create_some(int n)
 {
 	pthread_t thread[MOST];
+	pthread_attr_t small;
 
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 64 << 10); /* LuaJIT needs less */
 	for (int i = 0; i < n; i++)
-		pthread_create(&thread[i], NULL, create, &vm[last + i]);
+		pthread_create(&thread[i], &small, create, &vm[last + i]);
 	for (int i = 0; i < n; i++)
 		pthread_join(thread[i], NULL);
 	last += n;
