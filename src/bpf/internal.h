@@ -20,6 +20,11 @@ struct msp_sampler {
 
 	struct bpf_link **links;
 	size_t link_count, link_room;
+	struct sampler_apart {
+		pid_t tid;
+		int fd;
+	} *apart; /* msp_sampler_keep_apart() */
+	size_t apart_count, apart_room;
 
 	struct msp_tables tables;
 };

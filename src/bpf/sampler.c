@@ -237,6 +237,7 @@ void msp_sampler_close(struct msp_sampler *s)
 	msp_tables_close(&s->tables);
 	sampler_bpf__destroy(s->skel);
 	free(s->links);
+	free(s->apart);
 	free(s);
 }
 
@@ -334,6 +335,49 @@ int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid)
 	return attach(s, &attr, tid, -1);
 }
 
+static size_t find_apart(const struct msp_sampler *s, pid_t tid)
+{
+	size_t i = 0;
+
+	while (i < s->apart_count && s->apart[i].tid != tid)
+		i++;
+	return i;
+}
+
+void msp_sampler_keep_apart(struct msp_sampler *s, pid_t tid)
+{
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+				       .size = sizeof(attr),
+				       .config = PERF_COUNT_SW_DUMMY};
+	struct sampler_apart *bigger;
+	int fd;
+
+	if (find_apart(s, tid) < s->apart_count)
+		return;
+	if (s->apart_count == s->apart_room) {
+		size_t room = s->apart_room ? 2 * s->apart_room : 16;
+
+		bigger = realloc(s->apart, room * sizeof(*bigger));
+		if (!bigger)
+			return;
+		s->apart = bigger;
+		s->apart_room = room;
+	}
+	fd = perf_open(&attr, tid, -1);
+	if (fd >= 0)
+		s->apart[s->apart_count++] = (struct sampler_apart){tid, fd};
+}
+
+void msp_sampler_ended(struct msp_sampler *s, pid_t tid)
+{
+	size_t i = find_apart(s, tid);
+
+	if (i == s->apart_count)
+		return;
+	close(s->apart[i].fd);
+	s->apart[i] = s->apart[--s->apart_count];
+}
+
 int msp_sampler_attach_cpus(struct msp_sampler *s)
 {
 	struct perf_event_attr attr;
@@ -362,6 +406,8 @@ void msp_sampler_stop(struct msp_sampler *s)
 	for (size_t i = 0; i < s->link_count; i++)
 		bpf_link__destroy(s->links[i]);
 	s->link_count = 0;
+	while (s->apart_count)
+		close(s->apart[--s->apart_count].fd);
 }
 
 /* ---- Records ---- */

@@ -38,6 +38,15 @@ struct msp_tables *msp_sampler_tables(struct msp_sampler *s);
 /* Triggers. A thread's event is inherited by the threads and processes that it starts. */
 int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid);
 int msp_sampler_attach_cpus(struct msp_sampler *s);
+/*
+ * For a thread that has an event and starts others. The kernel takes the events of the two for the same, and at a switch
+ * between them has them change owners instead of stopping one and starting the other (perf_event_context_sched_out() of
+ * kernel/events/core.c). If the started one ends soon, it takes with it what its parent had used of the period: one that
+ * starts short threads or processes all the time would have no samples. An event that is not inherited, and counts
+ * nothing, tells the two apart. Done once for a thread; what fails is left.
+ */
+void msp_sampler_keep_apart(struct msp_sampler *s, pid_t tid);
+void msp_sampler_ended(struct msp_sampler *s, pid_t tid); /* that thread */
 bool msp_sampler_hardware(const struct msp_sampler *s); /* cycles, not the software clock */
 
 typedef int (*msp_sample_fn)(void *ctx, const struct msp_sample *sample,

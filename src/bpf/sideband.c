@@ -176,6 +176,7 @@ static bool decode(const struct perf_event_header *h, struct msp_change *change)
 	change->pid = task->pid;
 	change->tid = task->tid;
 	change->ppid = task->ppid;
+	change->ptid = task->ptid;
 	return true;
 }
 

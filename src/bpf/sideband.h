@@ -21,6 +21,7 @@ enum msp_change_kind {
 struct msp_change {
 	enum msp_change_kind kind;
 	pid_t pid, tid, ppid;
+	pid_t ptid;	     /* FORK, THREAD: the thread that started it */
 	uint64_t time;	     /* ns, our CLOCK_MONOTONIC */
 	uint64_t start, end; /* MAPPING: addresses */
 	bool file;	     /* MAPPING: of a file */

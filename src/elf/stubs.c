@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Code that linkers and C libraries bring without CFI: PLT stubs (lld never
- * describes them, older GNU linkers only some), _init and _fini, and musl's
- * signal trampoline.
+ * describes them, older GNU linkers only some), _init and _fini, musl's
+ * signal trampoline, and the instructions behind the system call of clone().
  * Their few instructions are decoded; what is not exactly one of them gets no
  * rule.
  */
@@ -301,23 +301,92 @@ static int scan_gap(const struct msp_image *image, const struct msp_segment *seg
 	return err < 0 ? err : 0;
 }
 
-/* The gaps of a segment that are large enough. */
+/* A jump, if the result of a system call is negative, or zero: its size; 0: something else. */
+static size_t conditional_x64(const uint8_t *code)
+{
+	if (code[0] == 0x7c || code[0] == 0x74)
+		return 2;
+	return code[0] == 0x0f && (code[1] == 0x8c || code[1] == 0x84) ? 6 : 0;
+}
+
+/* Bytes of `syscall; test rax, rax; jl error; je child; ret`; 0: it is not that. */
+static size_t clone_x64(const uint8_t code[32])
+{
+	static const uint8_t head[] = {0x0f, 0x05, 0x48, 0x85, 0xc0};
+	size_t size = sizeof(head), jump = 0;
+
+	if (memcmp(code, head, sizeof(head)))
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		jump = conditional_x64(code + size);
+		size += jump;
+	}
+	return jump && code[size] == 0xc3 ? size + 1 : 0;
+}
+
+/* `svc 0; cmp x0, 0; b.eq child; b.lt error; ret`, or what a compiler of another time made of it. */
+static size_t clone_arm64(const uint8_t code[32])
+{
+	uint32_t word[8];
+	size_t n = 2;
+
+	memcpy(word, code, sizeof(word));
+	if (word[0] != 0xd4000001 || word[1] != 0xf100001f)
+		return 0;
+	while (n < 4 && word[n] >> 24 == 0x54)
+		n++;
+	return n > 2 && word[n] == 0xd65f03c0 ? 4 * (n + 1) : 0;
+}
+
+/*
+ * The C library's clone(), and clone3(): their CFI ends before the system call, since in the new thread it would be
+ * wrong (clone.S of glibc). before: the rule up to there, which still holds in the old one.
+ */
+static int scan_clone(const struct msp_image *image, const struct msp_segment *seg, uint64_t start,
+		      uint64_t end, const struct msp_rule *before, struct msp_rows *rows)
+{
+	struct msp_rule rule = *before;
+	uint8_t code[32] = {0};
+	struct msp_bytes bytes;
+	uint32_t addr = (uint32_t)(start - image->min_vaddr);
+	size_t size = end - start < sizeof(code) ? end - start : sizeof(code);
+	int err;
+
+	if (msp_image_read_bytes(image, seg->offset + (start - seg->vaddr), size, &bytes))
+		return 0;
+	memcpy(code, bytes.data, size);
+	msp_bytes_free(&bytes);
+	size = image->arch == MSP_ARCH_ARM64 ? clone_arm64(code) : clone_x64(code);
+	if (!size || size > end - start)
+		return 0;
+	rule.flags |= MSP_RULE_STARTS;
+	err = msp_rows_intern(rows, &rule);
+	if (err >= 0)
+		err = msp_rows_add(rows, addr, (uint32_t)err);
+	return err ? err : msp_rows_add(rows, addr + (uint32_t)size, 0);
+}
+
+/* Gaps behind CFI, and those that are large enough. */
 static int scan_segment(const struct msp_image *image, const struct msp_segment *seg,
 			const struct msp_rows *rows, struct msp_rows *found)
 {
 	uint64_t at = seg->vaddr, end = seg->vaddr + seg->file_size, next;
-	uint32_t i = 0, rule = 0;
+	uint32_t i = 0, rule = 0, before = 0;
 	int err = 0;
 
 	if (end - image->min_vaddr > UINT32_MAX)
 		return 0;
 	while (!err && at < end) {
-		while (i < rows->count && rows->rows[i].addr + image->min_vaddr <= at)
+		while (i < rows->count && rows->rows[i].addr + image->min_vaddr <= at) {
+			before = rule;
 			rule = rows->rows[i++].rule;
+		}
 		next = i < rows->count ? rows->rows[i].addr + image->min_vaddr : end;
 		if (next > end)
 			next = end;
-		if (rule == 0 && next - at >= GAP_MIN)
+		if (rule == 0 && before)
+			err = scan_clone(image, seg, at, next, &rows->rules[before], found);
+		if (!err && rule == 0 && next - at >= GAP_MIN)
 			err = scan_gap(image, seg, at, next, found);
 		at = next;
 	}

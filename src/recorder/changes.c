@@ -156,12 +156,28 @@ static bool must_wait(struct msp_recorder *rec, const struct msp_change *change)
 	return (change->kind == MSP_CHANGE_EXEC || change->kind == MSP_CHANGE_FORK) && p->symbols;
 }
 
+/* Threads that start others, where each has an event of its own. */
+static void note_starter(struct msp_recorder *rec, const struct msp_change *change)
+{
+	const struct rec_process *parent;
+
+	if (change->kind == MSP_CHANGE_EXIT)
+		msp_sampler_ended(rec->sampler, change->tid);
+	if (change->kind != MSP_CHANGE_FORK && change->kind != MSP_CHANGE_THREAD)
+		return;
+	parent = rec_find(rec, change->ppid);
+	if (parent && parent->added)
+		msp_sampler_keep_apart(rec->sampler, change->ptid);
+}
+
 static void on_change(void *ctx, const struct msp_change *change)
 {
 	struct msp_recorder *rec = ctx;
 
 	if (change->pid <= 0 && change->kind != MSP_CHANGE_LOST)
 		return; /* not of our pid namespace */
+	if (rec->sampler && !rec->opts.all)
+		note_starter(rec, change);
 	if (must_wait(rec, change))
 		defer_change(rec, change);
 	else

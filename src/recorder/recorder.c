@@ -182,6 +182,8 @@ int msp_recorder_add(struct msp_recorder *rec, pid_t pid)
 		rec_remove(rec, p);
 		return err;
 	}
+	if (rec->sampler)
+		msp_sampler_keep_apart(rec->sampler, pid);
 	p->added = true;
 	return 0;
 }
@@ -197,6 +199,8 @@ int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
 	err = rec->sampler ? msp_sampler_attach_thread(rec->sampler, pid) : 0;
 	if (err)
 		rec_remove(rec, p);
+	else if (rec->sampler)
+		msp_sampler_keep_apart(rec->sampler, pid);
 	return err;
 }
 

@@ -278,6 +278,8 @@ MSP_SUB(native_unwind)
 	case MSP_CFA_UNSUPPORTED:
 		return walk_error(w, MSP_ERR_BAD_RULE);
 	}
+	if (w->rule.flags & MSP_RULE_STARTS && reg_known(w, 0) && !w->reg[0])
+		return MSP_STEP_DONE;
 	err = native_cfa(w);
 	if (!err && w->cfa < old_sp)
 		err = MSP_ERR_NO_PROGRESS;
@@ -288,8 +290,8 @@ MSP_SUB(native_unwind)
 		return walk_error(w, err);
 	if (!w->pc)
 		return MSP_STEP_DONE; /* the first frame of a thread has no caller */
-	/* The return address is on no stack: in an innermost function, which may be in a system call. */
-	if (w->cfa == old_sp && !w->exact && !in_register)
+	/* The return address is on no stack: in an innermost function, which may be in a system call (vfork). */
+	if (w->cfa == old_sp && !w->exact && !in_register && w->frame_count > w->first_frame + 1)
 		return walk_error(w, MSP_ERR_NO_PROGRESS);
 	w->exact = 0;
 	return MSP_STEP_MORE;

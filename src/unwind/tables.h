@@ -55,6 +55,7 @@ enum msp_cfa_kind {
 #define MSP_RULE_THROWS 0x10 /* its return address and saved registers may be those of where an exception lands */
 #define MSP_RULE_LANDS 0x20  /* and its registers have been restored: what follows may be a landing pad */
 #define MSP_RULE_VM_CALLBACK 0x08 /* with VM: the frame at L->base is on this C frame if it is an FFI callback's */
+#define MSP_RULE_STARTS 0x40 /* behind a system call that started a thread: if it gave 0, this is the new one, without a caller */
 
 /*
  * msp_rule.leaf: where the interpreter has its innermost Lua frame. 0: not known.
