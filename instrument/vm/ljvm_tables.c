@@ -38,7 +38,7 @@ struct ljvm_code {
 /* What is noted of the trace that a VM is making. */
 struct ljvm_work {
 	int active;
-	uint32_t now; /* place of what is emitted */
+	uint32_t first, now; /* where recording began; place of what is emitted */
 	uint32_t place_count, place_room;
 	struct ljvm_place *place;
 	uint32_t depth;
@@ -96,7 +96,7 @@ void ljvm_table_begin(jit_State *J)
 	}
 	work = (struct ljvm_work *)(uintptr_t)slot->unused;
 	work->active = 1;
-	work->now = LJVM_NO_PLACE;
+	work->first = work->now = LJVM_NO_PLACE;
 	work->place_count = work->code_count = work->depth = 0;
 	memset(work->of, 0xff, sizeof(work->of));
 }
@@ -164,6 +164,8 @@ void ljvm_table_at(jit_State *J)
 		ljvm_place_at(work, i, found[n - 1 - i].pt, found[n - 1 - i].pos);
 	work->depth = n;
 	work->now = n ? work->chain[n - 1] : LJVM_NO_PLACE;
+	if (work->first == LJVM_NO_PLACE)
+		work->first = work->now;
 }
 
 /* The trace returns below where it began: its caller is the outermost frame now. */
@@ -249,6 +251,8 @@ static uint32_t ljvm_number_places(const struct ljvm_work *work, uint32_t *used)
 	uint32_t i, n = 0;
 
 	memset(used, 0, work->place_count * sizeof(*used));
+	if (work->first != LJVM_NO_PLACE)
+		used[work->first] = 1;
 	for (i = 0; i < work->code_count; i++)
 		if (work->code[i].place != LJVM_NO_PLACE)
 			used[work->code[i].place] = 1;
@@ -266,27 +270,35 @@ static uint32_t ljvm_renumber(const uint32_t *used, uint32_t place)
 	return place == LJVM_NO_PLACE ? place : used[place];
 }
 
+/* One more piece, if it differs from the last one. The number of all. */
+static uint32_t ljvm_put_piece(struct ljvm_piece *piece, uint32_t n, uint32_t offset, uint32_t place)
+{
+	if (n && piece[n - 1].offset == offset)
+		n--;
+	if (n && piece[n - 1].place == place)
+		return n;
+	piece[n].offset = offset;
+	piece[n].place = place;
+	return n + 1;
+}
+
+/*
+ * What is emitted before the first instruction is recorded, and the code before it, are on the way to where recording
+ * began. If no instruction became code, all of it is on the way to where recording ended.
+ */
 static uint32_t ljvm_put_pieces(const struct ljvm_work *work, const uint32_t *used, const GCtrace *T,
 				struct ljvm_piece *piece)
 {
-	uint32_t i, n = 0;
+	uint32_t first = ljvm_renumber(used, work->code_count > 1 ? work->first : work->code[0].place);
+	uint32_t i, n = ljvm_put_piece(piece, 0, 0, first), place;
 
 	for (i = work->code_count; i-- > 0;) {
-		MCode *start = work->code[i].start;
-		uint32_t place = ljvm_renumber(used, work->code[i].place);
-		ptrdiff_t offset = (char *)start - (char *)T->mcode;
+		ptrdiff_t offset = (char *)work->code[i].start - (char *)T->mcode;
 
-		/* What is before the first instruction is on the way to it. */
-		if (n == 0)
-			offset = 0;
 		if (offset < 0 || offset >= (ptrdiff_t)T->szmcode)
 			continue;
-		if (n && piece[n - 1].place == place)
-			continue;
-		if (n && piece[n - 1].offset == (uint32_t)offset)
-			n--;
-		piece[n].offset = (uint32_t)offset;
-		piece[n++].place = place;
+		place = work->code[i].place;
+		n = ljvm_put_piece(piece, n, (uint32_t)offset, place == LJVM_NO_PLACE ? first : used[place]);
 	}
 	return n;
 }
@@ -296,7 +308,7 @@ static struct ljvm_table *ljvm_make_table(const struct ljvm_work *work, const GC
 	uint32_t *used = (uint32_t *)malloc((work->place_count + 1) * sizeof(*used));
 	uint32_t places = used ? ljvm_number_places(work, used) : 0, i;
 	size_t room = sizeof(struct ljvm_table) + places * sizeof(struct ljvm_place) +
-		      work->code_count * sizeof(struct ljvm_piece);
+		      (work->code_count + 1) * sizeof(struct ljvm_piece);
 	struct ljvm_table *table = used ? (struct ljvm_table *)calloc(1, room) : NULL, *fitting;
 
 	if (table) {
@@ -309,7 +321,7 @@ static struct ljvm_table *ljvm_make_table(const struct ljvm_work *work, const GC
 			}
 		table->pieces = ljvm_put_pieces(work, used, T, (struct ljvm_piece *)(place + places));
 		table->places = places;
-		table->size = (uint32_t)(room - (work->code_count - table->pieces) * sizeof(struct ljvm_piece));
+		table->size = (uint32_t)(room - (work->code_count + 1 - table->pieces) * sizeof(struct ljvm_piece));
 		table->mcode = (uint64_t)(uintptr_t)T->mcode;
 		table->szmcode = T->szmcode;
 		table->traceno = T->traceno;
@@ -361,7 +373,7 @@ void ljvm_table_done(jit_State *J, GCtrace *T)
 {
 	struct ljvm_work *work = ljvm_work_of(J);
 	struct ljvm_slot *slot = ljvm_slot_of(J2G(J));
-	struct ljvm_table *table = work ? ljvm_make_table(work, T) : NULL;
+	struct ljvm_table *table = work && work->code_count ? ljvm_make_table(work, T) : NULL;
 
 	if (work)
 		work->active = 0;

@@ -130,7 +130,6 @@ static void fill_constants(struct ljvm_constants *c, const struct msp_lj_build *
 	c->dispatch_entries = (int32_t)build->handler_count +
 			      l->bc_funcf; /* those in use, and those behind them */
 	c->g_gc_root = build->g_gcroot;
-	c->vmstate_gc = value(build, MSP_LJ_FIELD_vmstate_gc);
 	fill_registers(c, l);
 	fill_invariants(c, l);
 }

@@ -4,7 +4,7 @@
 #define MSP_LUAJIT_DESCRIPTOR_FIELDS_H
 
 #define MSP_LJ_DESCRIPTOR_SAME(_) \
-	_(gc64) _(fr2) _(jit) _(dualnum) \
+	_(gc64) _(fr2) _(jit) _(dualnum) _(vmstate_gc) \
 	_(cf_L) _(cf_PC) _(cf_prev) \
 	_(g_vmstate) _(g_cur_L) _(g_jit_base) _(g_mainthref) _(g_strempty) _(J_trace) _(J_sizetrace) _(gc_gct) \
 	_(L_glref) _(L_status) _(L_base) _(L_top) _(L_maxstack) _(L_stack) _(L_stacksize) _(L_cframe) \

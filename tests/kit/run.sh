@@ -61,15 +61,16 @@ edits() {
 	echo "edits: made once, and taken back"
 }
 
-# Built trees are kept by what they are made of.
+# Built trees are kept by what they are made of. They also record their traces, for kit-tables.
 build() {
 	sum=$({ cat "$1"/src/*.[ch] "$1"/src/*.dasc "$root"/instrument/apply "$root"/instrument/vm/* \
-		"$root/include/moonspy/vm_descriptor.h" && echo "$2"; } | sha256sum | cut -c1-16)
+		"$root/include/moonspy/vm_descriptor.h" "$root"/tests/traces/apply.py "$root"/tests/traces/truth_record.c; } | sha256sum | cut -c1-16)
 	built=$cache/kit/$sum
 	[ -f "$built/src/libluajit.so" ] && return
 	rm -rf "$built" "$built.new"
 	cp -a "$1" "$built.new"
-	[ "$2" = without ] || "$apply" "$built.new" >/dev/null
+	python3 "$root/tests/traces/apply.py" "$built.new/src"
+	"$apply" "$built.new" >/dev/null
 	make -C "$built.new/src" -j2 BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: >"$work/log" 2>&1 || {
 		grep -m 5 'rror' "$work/log" >&2
 		fail "it could not be built"
@@ -115,12 +116,13 @@ inspect() {
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
 	edits "$tree"
-	build "$tree" with
+	build "$tree"
 	library=$built/src/libluajit.so
 	notes "$library"
 	"$here/constants.py" "$KIT/kit-constants" "$library"
 	[ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] || "$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
 	"$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
+	"$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
 	python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
 done
