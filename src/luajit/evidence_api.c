@@ -112,10 +112,12 @@ static bool read_concat(struct msp_sym_env *env, const struct msp_sym_event *ev)
 	if (ev->kind != MSP_SYM_AT_STORE)
 		return false;
 	value = ev->b;
-	if (!env->refs32 && !msp_sym_is_op(env, ev->b, MSP_OP_OR, &value, &tag))
-		return false;
-	if (msp_sym_is(env, value, MSP_SYM_CONST))
-		value = tag;
+	if (!env->refs32) { /* a tag is in the same word */
+		if (!msp_sym_is_op(env, ev->b, MSP_OP_OR, &value, &tag))
+			return false;
+		if (msp_sym_is(env, value, MSP_SYM_CONST))
+			value = tag;
+	}
 	base = (struct msp_sym){value.node, 0};
 	if (!msp_sym_is_load_reg(env, base, 0, ARG0, &glref) ||
 	    glref != KNOWN(seen->build, L_glref) || value.off <= 0)
