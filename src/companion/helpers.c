@@ -5,7 +5,7 @@
 #include "companion/helpers.h"
 
 #define MOST_TRACES 65536u
-#define MOST_SLOTS 65536u
+#define MOST_READS 262144u
 #define MOST_STACK 0x4000000u /* slots */
 
 /* ---- Memory ---- */
@@ -16,24 +16,27 @@ int companion_read_self(void *context, uint64_t address, void *buffer, size_t si
 	return companion_read(buffer, address, size) ? 0 : LJVM_E_READ;
 }
 
-int helper_read(const struct helper *h, uint64_t at, void *to, size_t size)
+int helper_read(struct helper *h, uint64_t at, void *to, size_t size)
 {
-	return at && h->m->read && h->m->read(h->m->context, at, to, size) == 0 ? 0 : LJVM_E_READ;
+	if (!at || !h->m->read || !h->reads)
+		return LJVM_E_READ;
+	h->reads--;
+	return h->m->read(h->m->context, at, to, size) == 0 ? 0 : LJVM_E_READ;
 }
 
-int helper_number(const struct helper *h, uint64_t at, unsigned int size, uint64_t *out)
+int helper_number(struct helper *h, uint64_t at, unsigned int size, uint64_t *out)
 {
 	*out = 0; /* little-endian */
 	return helper_read(h, at, out, size);
 }
 
-int helper_ref(const struct helper *h, uint64_t at, uint64_t *out)
+int helper_ref(struct helper *h, uint64_t at, uint64_t *out)
 {
 	return helper_number(h, at, h->c.gc64 == 1 ? 8 : 4, out);
 }
 
 /* A part of a descriptor elsewhere: as much as we know of it, the rest is as missing says. */
-static int read_part(const struct helper *h, const struct ljvm_part *part, void *to, size_t size,
+static int read_part(struct helper *h, const struct ljvm_part *part, void *to, size_t size,
 		     int missing)
 {
 	size_t there = part->size < size ? part->size : size;
@@ -61,6 +64,7 @@ static int begin_elsewhere(struct helper *h)
 int helper_begin(struct helper *h, const struct ljvm_memory *m)
 {
 	h->m = m;
+	h->reads = MOST_READS;
 	if (m->descriptor)
 		return begin_elsewhere(h);
 	if (!companion_ready())
@@ -72,7 +76,7 @@ int helper_begin(struct helper *h, const struct ljvm_memory *m)
 
 /* ---- VMs ---- */
 
-int helper_L(const struct helper *h, uint64_t at, uint64_t g, struct helper_L *out)
+int helper_L(struct helper *h, uint64_t at, uint64_t g, struct helper_L *out)
 {
 	const struct ljvm_constants *c = &h->c;
 	uint64_t gct, size;
@@ -95,7 +99,7 @@ int helper_L(const struct helper *h, uint64_t at, uint64_t g, struct helper_L *o
 	return 0;
 }
 
-int helper_check_g(const struct helper *h, uint64_t g)
+int helper_check_g(struct helper *h, uint64_t g)
 {
 	struct helper_L L;
 	uint64_t main_l;
@@ -108,7 +112,7 @@ int helper_check_g(const struct helper *h, uint64_t g)
 }
 
 /* A slot as it was at one moment; used again meanwhile, it is none. */
-static int read_slot(const struct helper *h, uint64_t at, struct ljvm_slot *out)
+static int read_slot(struct helper *h, uint64_t at, struct ljvm_slot *out)
 {
 	struct ljvm_slot again;
 
@@ -120,48 +124,63 @@ static int read_slot(const struct helper *h, uint64_t at, struct ljvm_slot *out)
 	return 0;
 }
 
-/* The n-th slot that has a VM. */
-static int find_slot(const struct helper *h, uint32_t n, struct ljvm_slot *out)
-{
-	struct ljvm_slots head;
+/* A way through the slots. */
+struct walk {
 	struct ljvm_live live;
-	uint64_t at;
-	uint32_t seen = 0;
+	struct ljvm_slots head;
+	uint64_t at; /* of the head's */
+	uint32_t next;
+};
 
+static int begin_walk(struct helper *h, struct walk *w)
+{
+	memset(w, 0, sizeof(*w));
 	if (!h->a.live)
 		return LJVM_E_NONE;
-	if (helper_read(h, (uintptr_t)h->a.live, &live, sizeof(live)) < 0)
+	if (helper_read(h, (uintptr_t)h->a.live, &w->live, sizeof(w->live)) < 0)
 		return LJVM_E_READ;
-	if (live.slot_size < sizeof(*out) || live.slot_size > 4096)
-		return LJVM_E_BROKEN;
-	for (at = live.slots; at; at = head.next) {
-		if (helper_read(h, at, &head, offsetof(struct ljvm_slots, slot)) < 0)
-			return LJVM_E_READ;
-		for (uint32_t i = 0; i < head.count; i++) {
-			if (seen++ == MOST_SLOTS)
-				return LJVM_E_BROKEN;
-			if (read_slot(h,
-				      at + offsetof(struct ljvm_slots, slot) +
-					      (uint64_t)i * live.slot_size,
-				      out) < 0)
+	w->head.next = w->live.slots;
+	return w->live.slot_size < sizeof(struct ljvm_slot) || w->live.slot_size > 4096
+		       ? LJVM_E_BROKEN
+		       : 0;
+}
+
+/* The next slot that has a VM. LJVM_E_NONE: there is none. */
+static int next_vm(struct helper *h, struct walk *w, struct ljvm_slot *out)
+{
+	uint64_t slot;
+
+	for (;;) {
+		if (w->next == w->head.count) {
+			w->at = w->head.next;
+			w->next = 0;
+			if (!w->at)
+				return LJVM_E_NONE;
+			if (helper_read(h, w->at, &w->head, offsetof(struct ljvm_slots, slot)) < 0)
 				return LJVM_E_READ;
-			if (out->g && n-- == 0)
-				return 0;
+			continue;
 		}
-		if (!head.count && seen++ == MOST_SLOTS)
-			return LJVM_E_BROKEN;
+		slot = w->at + offsetof(struct ljvm_slots, slot) +
+		       (uint64_t)w->next++ * w->live.slot_size;
+		if (read_slot(h, slot, out) < 0)
+			return LJVM_E_READ;
+		if (out->g)
+			return 0;
 	}
-	return LJVM_E_NONE;
 }
 
 int companion_vm(const struct ljvm_memory *m, uint32_t n, struct ljvm_vm *out)
 {
 	struct ljvm_slot slot;
 	struct helper h;
+	struct walk w;
 	int err = helper_begin(&h, m);
 
 	if (err == 0)
-		err = find_slot(&h, n, &slot);
+		err = begin_walk(&h, &w);
+	do
+		err = err < 0 ? err : next_vm(&h, &w, &slot);
+	while (err == 0 && n--);
 	if (err < 0)
 		return err;
 	*out = (struct ljvm_vm){.g = slot.g, .thread = slot.thread, .serial = slot.serial};
@@ -170,12 +189,12 @@ int companion_vm(const struct ljvm_memory *m, uint32_t n, struct ljvm_vm *out)
 
 /* ---- Code ---- */
 
-bool helper_in_vm(const struct helper *h, uint64_t pc)
+bool helper_in_vm(struct helper *h, uint64_t pc)
 {
 	return pc >= (uintptr_t)h->a.vm_code && pc < (uintptr_t)h->a.vm_code_end;
 }
 
-static int fill_trace(const struct helper *h, uint64_t at, struct ljvm_trace *out)
+static int fill_trace(struct helper *h, uint64_t at, struct ljvm_trace *out)
 {
 	const struct ljvm_constants *c = &h->c;
 	uint64_t root, link, spadjust;
@@ -193,7 +212,7 @@ static int fill_trace(const struct helper *h, uint64_t at, struct ljvm_trace *ou
 }
 
 /* Is pc in the trace at that place of the table? LJVM_E_NONE: no, or it is none yet. */
-static int is_in_trace(const struct helper *h, uint64_t at, uint32_t number, uint64_t pc,
+static int is_in_trace(struct helper *h, uint64_t at, uint32_t number, uint64_t pc,
 		       struct ljvm_trace *out)
 {
 	const struct ljvm_constants *c = &h->c;
@@ -217,7 +236,7 @@ static int is_in_trace(const struct helper *h, uint64_t at, uint32_t number, uin
 	return fill_trace(h, at, out);
 }
 
-int helper_trace(const struct helper *h, uint64_t g, uint64_t pc, struct ljvm_trace *out)
+int helper_trace(struct helper *h, uint64_t g, uint64_t pc, struct ljvm_trace *out)
 {
 	unsigned int ref = h->c.gc64 == 1 ? 8 : 4;
 	uint64_t J = g + (uint64_t)(int64_t)h->c.g_J, table, count, at;
@@ -250,17 +269,18 @@ int companion_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, struct
 	return err < 0 ? err : helper_trace(&h, g, pc, out);
 }
 
-int helper_owner(const struct helper *h, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
+int helper_owner(struct helper *h, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
 {
 	struct ljvm_slot slot;
+	struct walk w;
+	int err = begin_walk(h, &w);
 
-	for (uint32_t n = 0; find_slot(h, n, &slot) == 0; n++) {
-		if (helper_trace(h, slot.g, pc, out) < 0)
-			continue;
-		*g = slot.g;
-		return 0;
-	}
-	return LJVM_E_NOT_MINE;
+	while (err == 0 && (err = next_vm(h, &w, &slot)) == 0)
+		if (helper_trace(h, slot.g, pc, out) == 0) {
+			*g = slot.g;
+			return 0;
+		}
+	return err == LJVM_E_NONE ? LJVM_E_NOT_MINE : err;
 }
 
 int companion_owner(const struct ljvm_memory *m, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
@@ -281,7 +301,7 @@ int companion_owner(const struct ljvm_memory *m, uint64_t pc, uint64_t *g, struc
 
 /* ---- C frames ---- */
 
-int helper_cframe(const struct helper *h, uint64_t sp, struct ljvm_cframe *out)
+int helper_cframe(struct helper *h, uint64_t sp, struct ljvm_cframe *out)
 {
 	const struct ljvm_constants *c = &h->c;
 	unsigned int ref = c->cf_ref_size == 4 ? 4 : 8;

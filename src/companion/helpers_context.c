@@ -4,7 +4,7 @@
 
 #include "companion/helpers.h"
 
-static uint64_t reg(const struct helper *h, const struct ljvm_registers *r, int32_t number)
+static uint64_t reg(struct helper *h, const struct ljvm_registers *r, int32_t number)
 {
 	uint64_t value = number >= 0 && number < 32 ? r->reg[number] : 0;
 
@@ -12,8 +12,8 @@ static uint64_t reg(const struct helper *h, const struct ljvm_registers *r, int3
 }
 
 /* The C frame is at the stack pointer, or above it by the return address of a routine of the interpreter's. */
-static int find_cframe(const struct helper *h, const struct ljvm_registers *r,
-		       struct ljvm_context *out, struct helper_L *L)
+static int find_cframe(struct helper *h, const struct ljvm_registers *r, struct ljvm_context *out,
+		       struct helper_L *L)
 {
 	unsigned int ref = h->c.cf_ref_size == 4 ? 4 : 8;
 	int most = h->c.arch == LJVM_ARCH_X64 ? 1 : 0;
@@ -31,8 +31,7 @@ static int find_cframe(const struct helper *h, const struct ljvm_registers *r,
  * BASE and PC are in registers, but for a few instructions around calls and returns, and after the interpreter has called
  * C code. What is in memory then may be of an earlier moment, and fit all the same: it is not taken.
  */
-static int interpreter(const struct helper *h, const struct ljvm_registers *r,
-		       struct ljvm_context *out)
+static int interpreter(struct helper *h, const struct ljvm_registers *r, struct ljvm_context *out)
 {
 	struct helper_L L;
 	int err = find_cframe(h, r, out, &L);
@@ -46,7 +45,7 @@ static int interpreter(const struct helper *h, const struct ljvm_registers *r,
 }
 
 /* Compiled code of a VM: it is that of the registers, or, where they do not tell, one in the list. */
-static int find_trace(const struct helper *h, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
+static int find_trace(struct helper *h, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
 {
 	int err;
 
@@ -56,8 +55,7 @@ static int find_trace(const struct helper *h, uint64_t pc, uint64_t *g, struct l
 	return err == LJVM_E_NONE ? LJVM_E_NOT_MINE : err;
 }
 
-static int compiled(const struct helper *h, const struct ljvm_registers *r,
-		    struct ljvm_context *out)
+static int compiled(struct helper *h, const struct ljvm_registers *r, struct ljvm_context *out)
 {
 	struct ljvm_trace trace;
 	struct helper_L L;

@@ -17,18 +17,18 @@ struct link {
 };
 
 /* Slots below a frame's first that hold its function and its link. */
-static uint64_t head_size(const struct helper *h)
+static uint64_t head_size(struct helper *h)
 {
 	return h->c.fr2 == 1 ? 16 : 8;
 }
 
-static bool is_bottom(const struct helper *h, const struct helper_L *L, uint64_t base)
+static bool is_bottom(struct helper *h, const struct helper_L *L, uint64_t base)
 {
 	return base < L->stack + head_size(h) + 8;
 }
 
 /* With GC64 the tag of a slot tells what is in it, else the object itself has to. */
-static int take_gc64(const struct helper *h, const uint64_t slot[2], struct link *out)
+static int take_gc64(struct helper *h, const uint64_t slot[2], struct link *out)
 {
 	int64_t tag = (int64_t)slot[0] >> h->c.tv_shift;
 
@@ -38,7 +38,7 @@ static int take_gc64(const struct helper *h, const uint64_t slot[2], struct link
 	return tag == h->c.tv_func || out->is_thread ? 0 : LJVM_E_BROKEN;
 }
 
-static int take_gc32(const struct helper *h, uint64_t slot, struct link *out)
+static int take_gc32(struct helper *h, uint64_t slot, struct link *out)
 {
 	uint64_t gct;
 
@@ -50,8 +50,7 @@ static int take_gc32(const struct helper *h, uint64_t slot, struct link *out)
 	return 0;
 }
 
-static int get_link(const struct helper *h, const struct helper_L *L, uint64_t base,
-		    struct link *out)
+static int get_link(struct helper *h, const struct helper_L *L, uint64_t base, struct link *out)
 {
 	uint64_t slot[2];
 
@@ -65,13 +64,13 @@ static int get_link(const struct helper *h, const struct helper_L *L, uint64_t b
 	return h->c.tv_shift > 0 && h->c.tv_shift < 64 ? take_gc64(h, slot, out) : LJVM_E_BROKEN;
 }
 
-static bool is_kind(const struct helper *h, const struct link *link, int32_t kind)
+static bool is_kind(struct helper *h, const struct link *link, int32_t kind)
 {
 	return (link->word & (uint64_t)h->c.frame_typep) == (uint64_t)kind;
 }
 
 /* The slot a continuation has below the frame: n is 1: the PC it goes on at; 2: what continues. */
-static int get_continuation(const struct helper *h, const struct link *link, int n, uint64_t *out)
+static int get_continuation(struct helper *h, const struct link *link, int n, uint64_t *out)
 {
 	unsigned int ref = h->c.fr2 == 1 ? 8 : 4;
 
@@ -79,7 +78,7 @@ static int get_continuation(const struct helper *h, const struct link *link, int
 }
 
 /* The next frame: its first slot, and the PC it goes on at, 0 if it has none. */
-static int get_next(const struct helper *h, const struct link *link, uint64_t *base, uint64_t *pc)
+static int get_next(struct helper *h, const struct link *link, uint64_t *base, uint64_t *pc)
 {
 	uint64_t size = link->word & ~(uint64_t)h->c.frame_typep;
 	uint32_t call;
@@ -100,7 +99,7 @@ static int get_next(const struct helper *h, const struct link *link, uint64_t *b
 }
 
 /* Is what called this frame C code? */
-static bool is_from_c(const struct helper *h, const struct link *link)
+static bool is_from_c(struct helper *h, const struct link *link)
 {
 	uint64_t what;
 
@@ -113,7 +112,7 @@ static bool is_from_c(const struct helper *h, const struct link *link)
 /* ---- Its function ---- */
 
 /* How many instructions a prototype has. */
-static int get_sizebc(const struct helper *h, uint64_t pt, uint64_t *out)
+static int get_sizebc(struct helper *h, uint64_t pt, uint64_t *out)
 {
 	uint64_t gct;
 
@@ -126,7 +125,7 @@ static int get_sizebc(const struct helper *h, uint64_t pt, uint64_t *out)
 }
 
 /* The instruction before pc; -1: it is not of that prototype. */
-static int32_t position(const struct helper *h, uint64_t pt, uint64_t sizebc, uint64_t pc)
+static int32_t position(struct helper *h, uint64_t pt, uint64_t sizebc, uint64_t pc)
 {
 	uint64_t first = pt + (uint64_t)h->c.pt_size, distance = pc - first;
 
@@ -134,7 +133,7 @@ static int32_t position(const struct helper *h, uint64_t pt, uint64_t sizebc, ui
 								       : -1;
 }
 
-static int get_function(const struct helper *h, const struct link *link, uint64_t pc,
+static int get_function(struct helper *h, const struct link *link, uint64_t pc,
 			struct ljvm_frame *out)
 {
 	const struct ljvm_constants *c = &h->c;
@@ -170,7 +169,7 @@ static int get_function(const struct helper *h, const struct link *link, uint64_
 /* ---- The frames of a stack ---- */
 
 /* The second frame of a vararg function, below the first, has the link to its caller. */
-static int skip_vararg(const struct helper *h, const struct helper_L *L, struct link *link)
+static int skip_vararg(struct helper *h, const struct helper_L *L, struct link *link)
 {
 	uint64_t base, pc;
 	int err = 0;
@@ -184,7 +183,7 @@ static int skip_vararg(const struct helper *h, const struct helper_L *L, struct 
 }
 
 /* The frame at base, or below it if that is no function's. 0: there is none. */
-static int frame_at(const struct helper *h, const struct helper_L *L, uint64_t base, uint64_t pc,
+static int frame_at(struct helper *h, const struct helper_L *L, uint64_t base, uint64_t pc,
 		    struct ljvm_frame *out)
 {
 	struct link link;
@@ -253,7 +252,7 @@ int companion_frame_next(const struct ljvm_memory *m, struct ljvm_frame *frame)
 }
 
 /* Can that be an instruction that calls? These have the same numbers in the generations of bytecode that are known. */
-static bool may_call(const struct helper *h, uint64_t at)
+static bool may_call(struct helper *h, uint64_t at)
 {
 	bool known = h->c.bc_funcf == 89 || h->c.bc_funcf == 96;
 	uint8_t op;
@@ -267,8 +266,8 @@ static bool may_call(const struct helper *h, uint64_t at)
  * As a function is called or returns, BASE can be its own and PC its caller's. In a recursive one PC lies in both: is it
  * behind a call by a function with the same prototype, whose frame would be there?
  */
-static bool may_be_callers(const struct helper *h, const struct helper_L *L,
-			   const struct link *link, uint64_t pc, uint64_t pt)
+static bool may_be_callers(struct helper *h, const struct helper_L *L, const struct link *link,
+			   uint64_t pc, uint64_t pt)
 {
 	struct ljvm_frame caller = {.L = L->at};
 	struct link as_called = {.base = link->base, .word = pc}, outer;
@@ -279,7 +278,7 @@ static bool may_be_callers(const struct helper *h, const struct helper_L *L,
 	       get_function(h, &outer, pc, &caller) == 0 && caller.pt == pt;
 }
 
-bool helper_fits(const struct helper *h, const struct helper_L *L, uint64_t base, uint64_t pc)
+bool helper_fits(struct helper *h, const struct helper_L *L, uint64_t base, uint64_t pc)
 {
 	struct ljvm_frame frame = {.L = L->at}, caller = {.L = L->at};
 	uint64_t below, its_pc, header;
@@ -306,7 +305,7 @@ bool helper_fits(const struct helper *h, const struct helper_L *L, uint64_t base
 
 /* ---- Functions and lines ---- */
 
-static int get_line(const struct helper *h, uint64_t pt, int32_t pos, uint64_t sizebc,
+static int get_line(struct helper *h, uint64_t pt, int32_t pos, uint64_t sizebc,
 		    struct ljvm_function *out)
 {
 	uint64_t lines, numline, delta = 0;

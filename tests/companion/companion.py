@@ -324,6 +324,11 @@ def test_remote(work):
     program.end()
 
 
+def test_lies(work):
+    """The helpers look at memory that lies."""
+    print(subprocess.run([REMOTE, SO], stdout=subprocess.PIPE, check=True, text=True).stdout.strip())
+
+
 def test_gdb(work):
     """The commands for gdb, on a process, with nothing but the descriptor."""
     if not shutil.which("gdb"):

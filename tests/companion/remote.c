@@ -2,10 +2,12 @@
 /*
  * remote COMPANION.so PID DESCRIPTOR: helpers that are loaded here look at another process, whose descriptor is at that
  * address: its VMs, and the stack of the coroutine that each runs.
+ * remote COMPANION.so: they look at memory that lies, and come back.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include <moonspy/vm_descriptor.h>
@@ -53,9 +55,63 @@ static void print_stack(const struct ljvm_helpers *h, const struct ljvm_memory *
 	printf("end %d\n", got);
 }
 
+/* Nothing but a descriptor's head is right; the rest changes with each read, and often looks like an address. */
+static int read_lies(void *context, uint64_t address, void *buffer, size_t size)
+{
+	static uint32_t seed = 1;
+	uint8_t *to = buffer;
+
+	if (address == 0x1000) {
+		memcpy(buffer, context, size);
+		return 0;
+	}
+	for (size_t i = 0; i < size; i++) {
+		seed = seed * 1664525 + 1013904223;
+		to[i] = seed >> 29 ? 0 : (uint8_t)(seed >> 16 & 0x1f);
+	}
+	return seed >> 8 & 63 ? 0 : -1;
+}
+
+static int look_at_lies(const struct ljvm_helpers *h, const struct ljvm_descriptor *own)
+{
+	struct ljvm_descriptor d = *own;
+	struct ljvm_memory memory = {read_lies, &d, 0x1000};
+	struct ljvm_registers registers = {.pc = 0x100, .sp = 0x1000};
+	struct ljvm_context context = {.g = 8, .L = 16};
+	struct ljvm_frame frame = {.L = 16, .base = 64};
+	struct ljvm_function function;
+	struct ljvm_cframe cframe;
+	struct ljvm_trace trace;
+	struct ljvm_vm vm;
+	unsigned long answers[4] = {0};
+	uint64_t g;
+
+	d.constants.size = sizeof(struct ljvm_constants);
+	d.addresses.size = sizeof(struct ljvm_addresses);
+	for (int i = 0; i < 20000; i++) {
+		int got[] = {h->vm(&memory, (uint32_t)i % 3, &vm),
+			     h->owner(&memory, 0x100, &g, &trace),
+			     h->context(&memory, &registers, &context),
+			     h->frame_first(&memory, &context, &frame),
+			     h->frame_next(&memory, &frame),
+			     h->function(&memory, 64, i, &function),
+			     h->trace(&memory, 8, 0x100, &trace),
+			     h->cframe(&memory, 64, &cframe)};
+
+		for (size_t k = 0; k < sizeof(got) / sizeof(got[0]); k++) {
+			if (got[k] < LJVM_E_NOT_MINE || got[k] > LJVM_PC_TRACE)
+				return 1;
+			answers[got[k] < -2 ? 2 : got[k] < 0 ? 1 : 0]++;
+		}
+	}
+	printf("lies: %lu answers, %lu none or not readable, %lu broken\n", answers[0], answers[1],
+	       answers[2]);
+	return answers[0] && answers[1] && answers[2] ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
-	void *library = argc > 3 ? dlopen(argv[1], RTLD_NOW) : NULL;
+	void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
 	const char *at = library ? dlsym(library, "luaJIT_vm_descriptor") : NULL;
 	const struct ljvm_descriptor *d = (const void *)at;
 	pid_t pid = argc > 3 ? atoi(argv[2]) : 0;
@@ -66,6 +122,8 @@ int main(int argc, char **argv)
 	if (!at || d->helpers.size < sizeof(*h))
 		return 1;
 	h = (const void *)(at + d->helpers.offset);
+	if (argc == 2)
+		return look_at_lies(h, d);
 	for (uint32_t n = 0; h->vm(&memory, n, &vm) == 0; n++) {
 		printf("VM %u: 0x%llx\n", vm.serial, (unsigned long long)vm.g);
 		print_stack(h, &memory, &vm);
