@@ -63,6 +63,9 @@ bool msp_image_offset_to_addr(const struct msp_image *image, uint64_t offset, ui
 /* Is a part of [offset, offset + size) of the file in an executable segment? */
 bool msp_image_offset_executable(const struct msp_image *image, uint64_t offset, uint64_t size);
 
+/* Is an image-relative address in a section of code? Segments of code have tables, too. True without sections. */
+bool msp_image_is_code(struct msp_image *image, uint64_t addr);
+
 /* Bytes at an image-relative address; how many are there is in *avail. NULL if not in the file. */
 const void *msp_image_bytes(const struct msp_image *image, uint64_t addr, size_t *avail);
 /* Frees what these calls have read of the file: all bytes they returned are no more. */

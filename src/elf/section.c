@@ -127,6 +127,11 @@ bool msp_section_same_code(struct msp_image *image, uint64_t vaddr, uint64_t oth
 	return !image->code_count;
 }
 
+bool msp_image_is_code(struct msp_image *image, uint64_t addr)
+{
+	return msp_section_same_code(image, addr + image->min_vaddr, addr + image->min_vaddr);
+}
+
 int msp_section_inflate(const struct msp_image *image, bool gnu, struct msp_bytes *in,
 			struct msp_bytes *out)
 {

@@ -73,7 +73,7 @@ static void add_code_ref(struct msp_lj_build *build, uint64_t addr, uint64_t tar
 	struct msp_insn insn;
 	uint64_t at;
 
-	if (!is_new(build, target, kind))
+	if (!is_new(build, target, kind) || !msp_image_is_code(build->image, addr))
 		return;
 	at = certain_start(build, addr);
 	for (; at && addr - at < MAX_DECODE; at += insn.size) {
@@ -106,27 +106,30 @@ static void x64_code_ref(struct msp_lj_build *build, const uint8_t *p, uint64_t 
 	}
 }
 
-/* arm64: bl, b. */
-static void arm64_branch_ref(struct msp_lj_build *build, uint32_t word, uint64_t addr)
+/* arm64: bl, b; and the last of the instructions that make an address. Words of tables look like that, too. */
+static void arm64_code_ref(struct msp_lj_build *build, uint32_t word, uint64_t addr)
 {
-	int64_t rel = (int64_t)((int32_t)(word << 6) >> 6) * 4;
+	uint64_t target = addr + (uint64_t)((int64_t)((int32_t)(word << 6) >> 6) * 4);
+	enum msp_lj_ref_kind kind = word >> 31 ? MSP_LJ_REF_CALL : MSP_LJ_REF_JMP;
 
-	if ((word & 0x7c000000) == 0x14000000)
-		add_ref(build, addr + (uint64_t)rel, word >> 31 ? MSP_LJ_REF_CALL : MSP_LJ_REF_JMP);
+	if ((word & 0x7c000000) != 0x14000000) {
+		kind = MSP_LJ_REF_ADDRESS;
+		if (!msp_lj_arm64_taken(build, addr, word, &target))
+			return;
+	}
+	if (is_new(build, target, kind) && msp_image_is_code(build->image, addr))
+		add_ref(build, target, kind);
 }
 
 static void arm64_scan_code(struct msp_lj_build *build, unsigned int seg)
 {
 	size_t size;
 	const uint8_t *bytes = msp_lj_segment_bytes(build, seg, &size);
-	uint64_t base = build->segment[seg].addr, target;
+	uint64_t base = build->segment[seg].addr;
 
 	for (size_t i = 0; bytes && i + 4 <= size; i += 4) {
-		if (msp_lj_in_block(build, base + i))
-			continue;
-		arm64_branch_ref(build, msp_get32(bytes + i), base + i);
-		if (msp_lj_arm64_taken(build, base + i, msp_get32(bytes + i), &target))
-			add_ref(build, target, MSP_LJ_REF_ADDRESS);
+		if (!msp_lj_in_block(build, base + i))
+			arm64_code_ref(build, msp_get32(bytes + i), base + i);
 	}
 }
 

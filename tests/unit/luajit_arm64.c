@@ -123,10 +123,50 @@ static void addresses(void **state)
 	close_code();
 }
 
+/* Words of tables in a segment of code are no instructions, whatever they look like. */
+#define BLOCK (T + 0x800)
+static void references(void **state)
+{
+	static const uint32_t text[] = {0x10004020 /* adr x0, BLOCK + 4 */,
+					0x94000201 /* bl BLOCK + 8 */};
+	static const uint32_t table = 0x10000000; /* adr x0, to itself and a distance */
+	struct msp_insn insn[4] = {{.addr = BLOCK, .size = 4},
+				   {.addr = BLOCK + 4, .size = 4},
+				   {.addr = BLOCK + 8, .size = 4},
+				   {.addr = BLOCK + 12, .size = 4}};
+	uint32_t words[2];
+	uint64_t at;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	test_elf_start(&t.elf, EM_AARCH64, 0);
+	memcpy(t.elf.bytes + T, text, sizeof(text));
+	t.elf.sections[1].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+	at = test_elf_section(&t.elf, ".rodata", SHT_PROGBITS, NULL, sizeof(words))->sh_offset;
+	/* adr to BLOCK + 12, b to BLOCK */
+	words[0] = table | ((uint32_t)((int64_t)(BLOCK + 12 - at) >> 2) & 0x7ffff) << 5;
+	words[1] = 0x14000000 | ((uint32_t)((int64_t)(BLOCK - at - 4) >> 2) & 0x3ffffff);
+	memcpy(t.elf.bytes + at, words, sizeof(words));
+	test_elf_finish(&t.elf);
+	t.build.image = test_elf_open(&t.elf, NULL);
+	assert_int_equal(msp_lj_read_segments(&t.build), 0);
+	t.build.insn = insn;
+	t.build.insn_count = 4;
+	t.build.block_start = BLOCK;
+	t.build.block_end = BLOCK + 16;
+	msp_lj_find_refs(&t.build);
+	assert_int_equal(t.build.ref_count, 2);
+	assert_true(t.build.ref[0].target == BLOCK + 4 &&
+		    t.build.ref[0].kind == MSP_LJ_REF_ADDRESS);
+	assert_true(t.build.ref[1].target == BLOCK + 8 && t.build.ref[1].kind == MSP_LJ_REF_CALL);
+	msp_image_close(t.build.image);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(instructions),
-					   cmocka_unit_test(addresses)};
+					   cmocka_unit_test(addresses),
+					   cmocka_unit_test(references)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
