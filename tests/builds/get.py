@@ -115,7 +115,7 @@ def tree(row):
     else:
         run(["make", "-C", path + "/src", "-j" + JOBS, *make])
     if row.get("strip"):
-        run(["strip", os.path.join(path, row["file"])])
+        run([row.get("cross", "") + "strip", os.path.join(path, row["file"])])
     return finished(path)
 
 
@@ -129,12 +129,18 @@ def truth(row, path, work):
     with open(os.path.join(path, "src/lj_jit.h"), encoding="utf-8") as file:
         mcofs = ["-DHAVE_MCOFS"] if "mcofs" in file.read() else []
     probe = os.path.join(work, "probe")
-    run(["cc", "-w", "-I", os.path.join(path, "src"), *options(row), *mcofs, "-o", probe, os.path.join(HERE, "probe.c")])
-    lines = (line.split() for line in run([probe]).splitlines())
+    cross = row.get("cross")
+    run([*([cross + "gcc", "-static"] if cross else ["cc"]), "-w", "-I", os.path.join(path, "src"), *options(row), *mcofs,
+         "-o", probe, os.path.join(HERE, "probe.c")])
+    lines = (line.split() for line in run([*row.get("emulator", []), probe]).splitlines())
     fields = {name: int(value) for name, value in lines}
-    symbols = run(["nm", os.path.join(path, row["file"])]) if "packages" not in row and not row.get("strip") else ""
+    if "packages" in row or row.get("strip"):
+        return fields
+    file = os.path.join(path, row["file"])
+    symbols = run(["nm", file])
+    lowest = min(int(at, 16) for at in re.findall(r"^ +LOAD +0x\w+ 0x(\w+)", run(["readelf", "-lW", file]), re.M))
     for symbol, field in (("lj_vm_asm_begin", "vm_start"), ("lj_vm_ffi_call", "vm_end")):
         found = re.search(r"^([0-9a-f]+) . %s$" % symbol, symbols, re.M)
         if found:
-            fields[field] = int(found.group(1), 16)
+            fields[field] = int(found.group(1), 16) - lowest
     return fields

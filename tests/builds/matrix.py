@@ -4,6 +4,7 @@
 
 usage: matrix.py [options] [NAME...]
   --ci           only the quick selection: each layout once
+  --arm64        builds for arm64, by cross compiler, under qemu's user mode
   --list         names of the builds, and nothing else
   --seconds N    time of one recording, 0: none [4]
   --steps N      instructions the oracle steps a workload, 0: none [20000]
@@ -29,10 +30,11 @@ import tempfile
 import time
 import urllib.request
 
+import arm64
 import cores
 import get
 from get import Missing
-from rows import ROWS
+from rows import ROWS, ROWS_ARM64
 
 WORKLOADS = os.path.join(get.ROOT, "tests/workloads")
 MIN_WHOLE = 99.5
@@ -55,11 +57,22 @@ class Row:
     def fault(self, text):
         self.faults.append(text)
 
+    @staticmethod
+    def script(name):
+        own = os.path.join(get.HERE, name + ".lua")
+        return own if os.path.exists(own) else os.path.join(WORKLOADS, name + ".lua")
+
+    @staticmethod
+    def graph(name):
+        return graph_of(name)
+
     # ---- getting it ----
 
     def get(self):
         self.tree = get.tree(self.row)
         self.root = get.packages(self.row) if "packages" in self.row else None
+        if "fiber" in self.row:
+            self.row = dict(self.row, file=arm64.fiber(self, self.tree))
         self.file = os.path.join(self.root or self.tree, self.row["file"])
         self.truth = get.truth(self.row, self.tree, self.work)
         # Where the mirror has no more than the upstream tarball, Debian's patches are unknown: they may move fields.
@@ -272,13 +285,17 @@ class Row:
         try:
             self.get()
             self.evidence(self.inspect(self.file)[1])
-            self.live()
+            if self.row.get("cross"):
+                arm64.look(self, self.args.steps)
+            else:
+                self.live()
             if self.compared:
                 self.cells["cores"] = "%d of %d" % (self.agreed, self.compared)
-                if self.row["run"]:
+                if self.row["run"] and not self.row.get("cross"):
                     cores.values(self)
             self.cells["whole"] = "%.2f" % self.whole if hasattr(self, "whole") else "-"
-            self.oracle()
+            if not self.row.get("cross"):
+                self.oracle()
         finally:
             self.stop()
 
@@ -333,6 +350,7 @@ def parse():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--ci", action="store_true")
+    parser.add_argument("--arm64", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--stop", action="store_true")
     parser.add_argument("--seconds", type=float, default=4)
@@ -344,7 +362,7 @@ def parse():
 
 def main():
     args = parse()
-    rows = [row for row in ROWS if (not args.ci or row.get("ci")) and
+    rows = [row for row in (ROWS_ARM64 if args.arm64 else ROWS) if (not args.ci or row.get("ci")) and
             (not args.names or any(name in row["name"] for name in args.names))]
     if args.list:
         print("\n".join(row["name"] for row in rows))

@@ -18,7 +18,6 @@
 
 static void machine(void)
 {
-	P(arch, 1);
 	P(gc64, LJ_GC64);
 	P(fr2, LJ_FR2);
 	P(jit, LJ_HASJIT);
@@ -26,11 +25,21 @@ static void machine(void)
 	P(bc_funcf, BC_FUNCF);
 	P(bc_funccw, BC_FUNCCW);
 	P(vmstate_gc, LJ_VMST_GC);
+#if LJ_TARGET_ARM64
+	/* vm_arm64.dasc: x19, x21, x22, which is g, x23. */
+	P(arch, 2);
+	P(reg_base, 19);
+	P(reg_pc, 21);
+	P(reg_dispatch, 22);
+	P(reg_l, 23);
+#else
 	/* vm_x64.dasc, vm_x86.dasc: edx, ebx, r14; L is in the frame only. */
+	P(arch, 1);
 	P(reg_base, 1);
 	P(reg_pc, 3);
 	P(reg_dispatch, 14);
 	P(reg_l, 255);
+#endif
 	P(cframe_size, CFRAME_SIZE);
 	P(cf_L, CFRAME_OFS_L);
 	P(cf_PC, CFRAME_OFS_PC);

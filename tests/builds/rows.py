@@ -16,6 +16,9 @@ Debian's source packages. Fields:
   startup   seconds of CPU time that the program needs to enter its script, with a margin [0.1]
   nginx     the program is nginx with the Lua module, under wrk's load
   workloads what it runs instead of the usual ones
+  cross     prefix of a cross compiler's programs
+  emulator  command that runs its programs
+  fiber     fiber.c is built with the tree's LuaJIT in it, with these options, and is what runs
   ci        part of the quick selection: each layout once, seconds to build
 """
 
@@ -100,4 +103,47 @@ ROWS = [
     built("no GC64", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
     built("no GC64, clang -O3", BOOKWORM, "CC=clang CCOPT=-O3 XCFLAGS=-DLUAJIT_DISABLE_GC64"),
     built("openresty 2025, no GC64", SID, "XCFLAGS=-DLUAJIT_DISABLE_GC64"),
+]
+
+# The same of arm64: a field after cur_L, a C frame that is 16 bytes larger, below what is saved in it.
+FORK_ARM64 = (
+    FORK[0],
+    ("src/vm_arm64.dasc", r"(CFRAME_SPACE,\t)208", r"\g<1>224"),
+    ("src/vm_arm64.dasc", r"(SAVE_FP_LR_,\t)192", r"\g<1>208"),
+    ("src/vm_arm64.dasc", r"(SAVE_GPR_,\t)112", r"\g<1>128"),
+    ("src/vm_arm64.dasc", r"(SAVE_FPR_,\t)48", r"\g<1>64"),
+    ("src/lj_frame.h", r"(LJ_TARGET_ARM64\n.*?CFRAME_SIZE\t\t)208", r"\g<1>224"),
+)
+
+
+def arm64(name, tree, make="", **more):
+    cross = "aarch64-linux-gnu-"
+    clang = "STATIC_CC='clang --target=aarch64-linux-gnu' TARGET_LD='clang --target=aarch64-linux-gnu'"
+    make = "CROSS=%s HOST_CC=gcc " % cross + make.replace("CLANG", clang)
+    return built("arm64, " + name, tree, make, cross=cross, emulator=["qemu-aarch64-static"], **more)
+
+
+ROWS_ARM64 = [
+    arm64("plain", BOOKWORM),
+    arm64("branch protection", BOOKWORM, "TARGET_CFLAGS=-mbranch-protection=standard"),
+    arm64("frame pointers", BOOKWORM, "TARGET_CFLAGS='-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer'"),
+    arm64("LTO", BOOKWORM, "TARGET_CFLAGS=-flto TARGET_LDFLAGS='-flto -O2' TARGET_AR='aarch64-linux-gnu-gcc-ar rcus'"),
+    arm64("gcc -O3", BOOKWORM, "CCOPT=-O3"),
+    arm64("gcc -Os", BOOKWORM, "CCOPT=-Os"),
+    arm64("clang", BOOKWORM, "CLANG"),
+    arm64("clang, branch protection", BOOKWORM, "CLANG TARGET_CFLAGS=-mbranch-protection=standard"),
+    arm64("no JIT", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_JIT"),
+    arm64("fork", BOOKWORM, edit=FORK_ARM64),
+    arm64("static, stripped", BOOKWORM, "LDFLAGS=-static", strip=True),
+    arm64("openresty 2023", LUAJIT2),
+    arm64("openresty 2025", SID),
+    arm64("beta3", BULLSEYE),
+    arm64("fork, fibers", BOOKWORM, edit=FORK_ARM64, fiber="", workloads="fiber"),
+    arm64("branch protection, fibers", BOOKWORM, "TARGET_CFLAGS=-mbranch-protection=standard",
+          fiber="-mbranch-protection=standard", workloads="fiber"),
+    arm64("no frame pointers, fibers", BOOKWORM, "TARGET_CFLAGS=-fomit-frame-pointer", fiber="-fomit-frame-pointer",
+          workloads="fiber"),
+    arm64("tarantool 2.6, fibers", ("bookworm", "tarantool", "third_party/luajit"), "XCFLAGS=-DLUAJIT_SMART_STRINGS=1",
+          fiber="-DSTART_HAS_ROWS", workloads="fiber"),
+    arm64("tarantool 2.6", ("bookworm", "tarantool", "third_party/luajit"), "XCFLAGS=-DLUAJIT_SMART_STRINGS=1"),
 ]

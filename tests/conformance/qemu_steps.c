@@ -3,6 +3,7 @@
  * usage: qemu-steps [options] EMULATOR ROOT PROGRAM ARGS...
  *   -n STEPS   in all [100000]
  *   -b STEPS   in a row; then the program runs freely for a while [500]
+ *   -w MS      CPU time that it has used before it is stepped [0]
  *   -f MS      at most how long it runs freely [30]
  *   -o FILE    every distinct stack with names, as json: for oracle_check.py
  *   -t TEXT    names the line of figures
@@ -29,7 +30,7 @@
 
 struct options {
 	uint64_t steps, burst;
-	unsigned int free_ms;
+	unsigned int free_ms, wait_ms;
 	const char *json, *title;
 	bool verbose;
 	char **argv;
@@ -40,13 +41,16 @@ static bool parse(struct options *o, int argc, char **argv)
 	int c;
 
 	*o = (struct options){.steps = 100000, .burst = 500, .free_ms = 30, .title = "arm64"};
-	while ((c = getopt(argc, argv, "+n:b:f:o:t:v")) != -1) {
+	while ((c = getopt(argc, argv, "+n:b:w:f:o:t:v")) != -1) {
 		switch (c) {
 		case 'n':
 			o->steps = strtoull(optarg, NULL, 0);
 			break;
 		case 'b':
 			o->burst = strtoull(optarg, NULL, 0);
+			break;
+		case 'w':
+			o->wait_ms = (unsigned int)strtoul(optarg, NULL, 0);
 			break;
 		case 'f':
 			o->free_ms = (unsigned int)strtoul(optarg, NULL, 0);
@@ -86,7 +90,27 @@ static bool open_guest(struct run *r)
 	       msp_walker_new(p->space, &p->walker) == 0;
 }
 
-/* Runs until it has a VM that is proved. */
+/* CPU time in ms that the emulator has used; 0: not known. */
+static unsigned int used_ms(pid_t pid)
+{
+	char path[32], line[512], *from = NULL;
+	unsigned long user = 0, kernel = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (fgets(line, sizeof(line), f))
+		from = strrchr(line, ')');
+	fclose(f);
+	if (!from || sscanf(from, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+			    &kernel) != 2)
+		return 0;
+	return (unsigned int)((user + kernel) * 1000 / (unsigned long)sysconf(_SC_CLK_TCK));
+}
+
+/* Runs until it has a VM that is proved, and has worked for a while. */
 static bool wait_for_vm(struct run *r)
 {
 	int vms = 0;
@@ -94,6 +118,10 @@ static bool wait_for_vm(struct run *r)
 	for (int i = 0; i < START_TRIES && vms <= 0; i++) {
 		if (!qemu_guest_run(&r->guest, i ? 20 : START_MS))
 			return false;
+		while (used_ms(r->guest.pid) < r->options.wait_ms) {
+			if (!qemu_guest_run(&r->guest, 100))
+				return false;
+		}
 		msp_space_refresh(r->process.space);
 		vms = msp_space_find_vms(r->process.space);
 	}
@@ -180,9 +208,9 @@ int main(int argc, char **argv)
 	int rc = 2;
 
 	if (!parse(&r.options, argc, argv)) {
-		fprintf(stderr,
-			"usage: qemu-steps [-n STEPS] [-b STEPS] [-f MS] [-o FILE] [-t TEXT] [-v] "
-			"EMULATOR ROOT PROGRAM ARGS...\n");
+		fprintf(stderr, "usage: qemu-steps [-n STEPS] [-b STEPS] [-w MS] [-f MS] [-o FILE] "
+				"[-t TEXT] [-v] "
+				"EMULATOR ROOT PROGRAM ARGS...\n");
 		return 2;
 	}
 	argv = r.options.argv;
