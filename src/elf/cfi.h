@@ -94,6 +94,8 @@ int msp_cfi_compile(const struct msp_image *image, const struct msp_bytes *secti
 
 /* Rows of linker stubs and signal trampolines without CFI; only where their code proves them. */
 int msp_stub_rows(struct msp_image *image, struct msp_rows *rows);
+/* Of functions of arm64's vDSO that leave the stack alone. */
+int msp_leaf_rows(struct msp_image *image, struct msp_rows *rows);
 
 /* Bounded LEB128 readers: false at the end of the bytes. Bits beyond 64 are dropped. */
 bool msp_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value);

@@ -399,8 +399,8 @@ static int signal_trampolines(struct msp_image *image, struct msp_rows *rows)
 	bool dynamic, defines = msp_symbols_export(image, "sigaction", &dynamic);
 	int err = 0;
 
-	/* The trampoline is where sigaction() is: in a C library or a static program. */
-	if (dynamic && !defines)
+	/* The trampoline is where sigaction() is: in a C library or a static program; or in arm64's vDSO, without CFI. */
+	if (dynamic && !defines && (image->arch != MSP_ARCH_ARM64 || rows->count))
 		return 0;
 
 	for (uint32_t i = 0; !err && i < image->segment_count; i++) {

@@ -85,6 +85,7 @@ static int add_debug_frame(struct msp_image *image, struct msp_image *from, stru
 static int compile(struct msp_image *image, struct msp_rows *rows)
 {
 	struct msp_image *debug = msp_image_debug(image);
+	bool bare;
 	int err;
 
 	if (!msp_cfi_arch(image->arch))
@@ -94,8 +95,11 @@ static int compile(struct msp_image *image, struct msp_rows *rows)
 		err = add_debug_frame(image, image, rows);
 	if (!err && debug)
 		err = add_debug_frame(image, debug, rows);
+	bare = image->arch == MSP_ARCH_ARM64 && !rows->count;
 	if (!err)
 		err = soft(msp_stub_rows(image, rows));
+	if (!err && bare)
+		err = soft(msp_leaf_rows(image, rows));
 	return err;
 }
 

@@ -255,6 +255,70 @@ static void put_code(struct test_elf *elf, const char *name, uint64_t start, uin
 	shdr->sh_addr = elf->base + TEXT_OFFSET + start;
 }
 
+/* What the unwind table has for a function at TEXT_OFFSET whose first instruction is a given one. */
+static uint8_t leaf_kind(uint32_t first)
+{
+	static struct test_elf elf;
+	uint32_t code[4] = {first, 0x8b2463e4 /* add x4, sp, x4 */, 0xd50323bf /* autiasp */,
+			    0xd65f03c0 /* ret */};
+	const struct msp_unwind_table *table;
+	const struct msp_row *row;
+	struct msp_image *image;
+	uint8_t kind;
+
+	test_elf_start(&elf, EM_AARCH64, 0);
+	put_symbols(&elf, ".symtab", 0);
+	memcpy(elf.bytes + TEXT_OFFSET, code, sizeof(code));
+	test_elf_finish(&elf);
+	image = test_elf_open(&elf, NULL);
+	assert_int_equal(msp_image_unwind(image, &table), 0);
+	row = msp_unwind_row(table, TEXT_OFFSET + 8);
+	kind = row ? table->rules[row->rule].cfa_kind : MSP_CFA_NONE;
+	if (kind == MSP_CFA_REG)
+		assert_true(table->rules[row->rule].cfa_reg == 31 &&
+			    table->rules[row->rule].cfa_off == 0 &&
+			    table->rules[row->rule].saved[MSP_SLOT_RA] == MSP_SAVED_SAME);
+	msp_image_close(image);
+	return kind;
+}
+
+/* arm64's vDSO has no CFI: functions that leave the stack and x30 alone are known for what they are. */
+static void leaves(void **state)
+{
+	static const uint32_t good[] = {
+		0xd503233f, /* paciasp */
+		0x71003c1f, /* cmp w0, #15 */
+		0xd53be042, /* mrs x2, cntvct_el0 */
+		0xb9400086, /* ldr w6, [x4] */
+		0xa9000440, /* stp x0, x1, [x2] */
+		0xf240001f, /* tst x0, #1 */
+		0xd4000001, /* svc #0 */
+	};
+	static const uint32_t bad[] = {
+		0xd10083ff, /* sub sp, sp, #32 */
+		0x910003bf, /* mov sp, x29 */
+		0x8b2063ff, /* add sp, sp, x0 */
+		0x927cec1f, /* and sp, x0, #-16 */
+		0xa9bf7bfd, /* stp x29, x30, [sp, #-16]! */
+		0xf84107fe, /* ldr x30, [sp], #16 */
+		0xa9400bfe, /* ldp x30, x2, [sp] */
+		0xa9407840, /* ldp x0, x30, [x2] */
+		0xaa0003fe, /* mov x30, x0 */
+		0xd53be05e, /* mrs x30, cntvct_el0 */
+		0x9e66001e, /* fmov x30, d0 */
+		0x94000010, /* bl */
+		0xd63f0000, /* blr x0 */
+		0xd2801168, /* mov x8, #139: rt_sigreturn */
+		0x00000000, /* udf */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_int_equal(leaf_kind(good[i]), MSP_CFA_REG);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(leaf_kind(bad[i]), MSP_CFA_NONE);
+}
+
 /* _init has no size in many files, and .plt and .text follow it. */
 static void label_ends_with_its_section(void **state)
 {
@@ -575,7 +639,7 @@ int main(void)
 		cmocka_unit_test(demangle),	 cmocka_unit_test(debug_files),
 		cmocka_unit_test(debugdata),	 cmocka_unit_test(vdso),
 		cmocka_unit_test(libc),		 cmocka_unit_test(plt_stubs),
-		cmocka_unit_test(plt_of_itself)};
+		cmocka_unit_test(plt_of_itself), cmocka_unit_test(leaves)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
