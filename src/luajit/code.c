@@ -120,7 +120,7 @@ int msp_code_decode(struct msp_code *code, uint64_t addr, struct msp_insn *out)
 
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
-	out->second = MSP_REG_NONE;
+	out->second = out->addend = MSP_REG_NONE;
 	for (unsigned int i = 0; i < MSP_INSN_OPERANDS; i++)
 		out->operand[i].reg = out->operand[i].base = out->operand[i].index = MSP_REG_NONE;
 	bytes = msp_image_bytes(code->image, addr, &avail);

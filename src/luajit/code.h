@@ -69,6 +69,7 @@ struct msp_insn {
 	uint8_t op; /* enum msp_op */
 	uint8_t operand_count;
 	uint8_t second;	 /* arm64: the other register of a pair that is loaded or stored; else NONE */
+	uint8_t addend;	 /* arm64: the register that is added to the product of MUL; else NONE */
 	bool has_target; /* direct branch or call */
 	uint64_t target;
 	uint32_t writes; /* bit per general register that is written */

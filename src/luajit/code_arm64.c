@@ -235,6 +235,19 @@ static void set_bits(const cs_insn *insn, struct msp_insn *out)
 	};
 }
 
+/* A product and a register. */
+static void set_addend(const cs_insn *insn, struct msp_insn *out)
+{
+	uint8_t size;
+
+	if (insn->detail->arm64.op_count != 4)
+		return;
+	out->op = MSP_OP_MUL;
+	out->addend = reg_of(insn->detail->arm64.operands[3].reg, &size);
+	if (out->addend == MSP_REG_NONE)
+		out->op = MSP_OP_OTHER;
+}
+
 /* Operations that capstone has other names for. */
 static void set_special(const cs_insn *insn, struct msp_insn *out)
 {
@@ -265,6 +278,11 @@ static void set_special(const cs_insn *insn, struct msp_insn *out)
 		break;
 	case ARM64_INS_UBFX:
 		set_bits(insn, out);
+		break;
+	case ARM64_INS_MADD:
+	case ARM64_INS_SMADDL:
+	case ARM64_INS_UMADDL:
+		set_addend(insn, out);
 		break;
 	case ARM64_INS_UXTB:
 	case ARM64_INS_UXTH:

@@ -336,15 +336,20 @@ static void exec_access(struct run *run, const struct msp_insn *insn)
 	}
 }
 
-/* Into a register, by a constant; other forms are not followed. */
+/* Into a register, by a constant, and added to another perhaps; other forms are not followed. */
 static void exec_mul(struct run *run, const struct msp_insn *insn)
 {
-	if (insn->operand_count == 3)
-		write_operand(run, insn,
-			      binary(run->env, MSP_OP_MUL, read_operand(run, insn, 1),
-				     read_operand(run, insn, 2)));
-	else
+	struct msp_sym product;
+
+	if (insn->operand_count != 3) {
 		clobber(run, insn->writes);
+		return;
+	}
+	product = binary(run->env, MSP_OP_MUL, read_operand(run, insn, 1),
+			 read_operand(run, insn, 2));
+	if (insn->addend != MSP_REG_NONE)
+		product = arithmetic(run->env, MSP_OP_ADD, product, run->path.reg[insn->addend]);
+	write_operand(run, insn, product);
 }
 
 /* Constants of more than 16 bits are put together. */

@@ -53,6 +53,8 @@ static void instructions(void **state)
 		0x12800020, /* mov w0, #-2 */
 		0xd340b820, /* ubfx x0, x1, #0, #47 */
 		0xd3438800, /* ubfx x0, x0, #3, #32 */
+		0x9ba86808, /* umaddl x8, w0, w8, x26 */
+		0x9b080368, /* madd x8, x27, x8, x0 */
 	};
 	struct msp_insn i;
 
@@ -88,6 +90,12 @@ static void instructions(void **state)
 	assert_true(i.op == MSP_OP_AND && i.operand[2].value == (int64_t)(~0ull >> 17));
 	i = decode(13);
 	assert_true(i.op == MSP_OP_SHR && i.operand[2].value == 3);
+	assert_int_equal(i.addend, MSP_REG_NONE);
+	i = decode(14);
+	assert_true(i.op == MSP_OP_MUL && i.operand_count == 3 && i.operand[0].reg == 8 &&
+		    i.operand[1].reg == 0 && i.operand[2].reg == 8 && i.addend == 26 &&
+		    i.writes == 1 << 8);
+	assert_int_equal(decode(15).addend, 0);
 	close_code();
 }
 
