@@ -419,10 +419,12 @@ static void ljvm_tables_free(struct ljvm_slot *slot)
 	slot->unused = LJVM_CLAIMED;
 }
 
+#ifndef LJVM_NO_HELPERS
 static int ljvm_set_tables(int on)
 {
 	return (int)__atomic_exchange_n(&ljvm_live.tables_on, (uint32_t)(on != 0), __ATOMIC_ACQ_REL);
 }
+#endif
 
 #define LJVM_SET_TABLES ljvm_set_tables
 #define LJVM_PLACES ljvm_trace_places
