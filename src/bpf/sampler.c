@@ -346,9 +346,8 @@ static size_t find_apart(const struct msp_sampler *s, pid_t tid)
 
 void msp_sampler_keep_apart(struct msp_sampler *s, pid_t tid)
 {
-	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
-				       .size = sizeof(attr),
-				       .config = PERF_COUNT_SW_DUMMY};
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_DUMMY};
 	struct sampler_apart *bigger;
 	int fd;
 
