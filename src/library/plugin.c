@@ -280,13 +280,14 @@ static int on_sample(struct msp_plugin *plugin, const struct msp_sample *sample,
 		frames = less;
 		plugin->sample.error = MSP_ERR_NO_MAPPING;
 	}
+	if (p->changed_ns && now_ns() - p->refreshed_ns > REFRESH_NS / 10)
+		update(plugin,
+		       p); /* before its names are asked for: what cannot be opened has none after it */
 	*out = &plugin->sample;
 	*stack = namer_of(plugin, p)->backtrace;
 	err = lib_prepare_names((*stack)->target);
 	if (err >= 0)
 		err = msp_backtrace_set(*stack, frames, count);
-	if (p->changed_ns && now_ns() - p->refreshed_ns > REFRESH_NS / 10)
-		update(plugin, p);
 	return err < 0 ? err : 1;
 }
 

@@ -90,32 +90,69 @@ static void name_native(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 			function_start(entry, raw->ident) + msp_image_min_vaddr(entry->image);
 }
 
-/* A C function known by its address only. */
-static void name_cfunction(struct msp_symbolizer *s, uint64_t addr, struct msp_frame *out)
+/*
+ * The image that has code at an address, and where in it. Of a process that ended before it could be read its stack tells
+ * where the images are that other frames are of. 0: not known.
+ */
+static uint32_t image_at(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n,
+			 uint64_t addr, uint64_t *at)
 {
 	const struct msp_mapping *map = s->space ? msp_space_find(s->space, addr) : NULL;
-	struct msp_raw_frame raw = {.addr = addr};
+	const struct msp_image_entry *entry;
+	size_t size;
 
-	if (map && map->image) {
-		raw.ident = addr - map->base;
-		raw.image = map->image;
-		name_native(s, &raw, out);
+	if (s->space) {
+		*at = map ? addr - map->base : 0;
+		return map ? map->image : 0;
 	}
+	for (size_t i = 0; i < n; i++) {
+		entry = raw[i].kind == MSP_RAW_NATIVE ? msp_images_get(s->images, raw[i].image)
+						      : NULL;
+		/* images are placed in whole pages; a return address was looked up one byte lower */
+		*at = addr - ((raw[i].addr - raw[i].ident) & ~4095ull);
+		if (entry && msp_image_bytes(entry->image, *at, &size))
+			return raw[i].image;
+	}
+	return 0;
+}
+
+static int name_gone(struct msp_frame *out)
+{
+	out->name = "[function gone]";
+	return MSP_E_GONE;
+}
+
+/* A C function known by its address only. */
+static int name_cfunction(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n,
+			  uint64_t addr, struct msp_frame *out)
+{
+	struct msp_raw_frame native = {.addr = addr};
+	uint64_t at;
+
+	native.image = image_at(s, raw, n, addr, &at);
+	native.ident = at;
+	if (native.image)
+		name_native(s, &native, out);
+	else
+		out->address = addr;
 	out->kind = MSP_FRAME_CFUNCTION;
+	return native.image || s->space ? 0 : name_gone(out);
 }
 
 /* Does the native frame just inside of a C function's Lua frame show that function already? */
-static bool shown_already(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t i)
+static bool shown_already(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n,
+			  size_t i)
 {
-	const struct msp_mapping *map = s->space ? msp_space_find(s->space, raw[i].addr) : NULL;
 	const struct msp_image_entry *entry;
+	uint64_t at;
+	uint32_t image;
 
 	/* the VM frame stands between them */
-	if (i < 2 || raw[i - 1].kind != MSP_RAW_VM || raw[i - 2].kind != MSP_RAW_NATIVE || !map ||
-	    map->image != raw[i - 2].image)
+	if (i < 2 || raw[i - 1].kind != MSP_RAW_VM || raw[i - 2].kind != MSP_RAW_NATIVE)
 		return false;
-	entry = msp_images_get(s->images, map->image);
-	return entry && function_start(entry, raw[i - 2].ident) == raw[i].addr - map->base;
+	image = image_at(s, raw, n, raw[i].addr, &at);
+	entry = image == raw[i - 2].image ? msp_images_get(s->images, image) : NULL;
+	return entry && function_start(entry, raw[i - 2].ident) == at;
 }
 
 static const struct msp_image_entry *build_of(struct msp_symbolizer *s, uint32_t layout)
@@ -149,12 +186,6 @@ static void caller_of(const struct msp_raw_frame *raw, size_t n, size_t i, uint6
 
 	*pt = f ? f->addr : 0;
 	*pos = f == &raw[i + 1] && !(f->flags & MSP_RAWF_NOPC) ? f->pos : 0;
-}
-
-static int name_gone(struct msp_frame *out)
-{
-	out->name = "[function gone]";
-	return MSP_E_GONE;
 }
 
 static int name_lua(struct msp_symbolizer *s, const struct msp_raw_frame *raw, size_t n, size_t i,
@@ -267,10 +298,7 @@ int msp_symbolizer_frame(struct msp_symbolizer *s, const struct msp_raw_frame *r
 		name_fast(s, f, out);
 		return 0;
 	case MSP_RAW_CFUNC:
-		if (shown_already(s, raw, i))
-			return 1;
-		name_cfunction(s, f->addr, out);
-		return 0;
+		return shown_already(s, raw, n, i) ? 1 : name_cfunction(s, raw, n, f->addr, out);
 	case MSP_RAW_VM:
 		name_vm(s, f, out);
 		return 0;

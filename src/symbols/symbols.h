@@ -30,7 +30,7 @@ void msp_symbolizer_free(struct msp_symbolizer *symbols);
 /*
  * Names raw[i] of a stack raw[0..n), leaf first. Returns 0; 1 if this frame is
  * not to be shown (the C function of a Lua frame that the native frame above
- * it shows already); MSP_E_GONE if a Lua function could not be named because
+ * it shows already); MSP_E_GONE if a function could not be named because
  * it is not there any more: *out is then a frame that says so. Strings in *out
  * are good until the next call.
  */
