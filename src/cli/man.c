@@ -44,6 +44,8 @@ static const struct entry environment[] = {
 	{"TMPDIR", "where a profile goes that cannot be written where it should be, and where "
 		   "compressed core files are unpacked"},
 	{"PATH, LD_LIBRARY_PATH", "where a COMMAND and its libraries are found"},
+	{"MOONSPY_VM_EVENTS",
+	 "0: the companion, libmoonspy-vm.so, does not listen to a VM's traces"},
 	{"SUDO_UID, SUDO_GID", "the user that a COMMAND runs as, under sudo"},
 	{NULL, NULL},
 };
