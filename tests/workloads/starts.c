@@ -3,7 +3,6 @@
  * usage: starts threads|vfork|spawn|fork SECONDS
  * Starts threads or processes that end at once, until the first thread has used SECONDS of CPU time; prints them.
  */
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
