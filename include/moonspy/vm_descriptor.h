@@ -211,8 +211,8 @@ struct ljvm_addresses {
 struct ljvm_slot {
 	uint64_t g;         /* global_State */
 	uint64_t thread;    /* thread pointer (x86-64: fs_base, arm64: tpidr_el0) of the thread that was last seen to run
-	                     * it: as it was created, the collector's phase changed, a trace was recorded, an error
-	                     * was thrown. A hint. 0: not known */
+	                     * it: as it was created, the collector's phase changed, a trace was recorded. A hint.
+	                     * 0: not known */
 	uint64_t tables;    /* struct ljvm_table_list: of its traces; 0: there are none */
 	uint32_t serial;    /* number of the VM, from 1: never used again in this process */
 	uint32_t gc_phase;  /* as last told by the probe gc_phase */

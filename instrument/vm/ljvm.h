@@ -41,34 +41,19 @@ LJ_FUNC void ljvm_closed(global_State *g);
 LJ_FUNC LJ_NOINLINE void ljvm_gc_changed(global_State *g, int phase);
 LJ_FUNC LJ_NOINLINE void ljvm_seen(global_State *g);
 
-/*
- * Which VM was last seen in which phase. A VM that finds itself here has told of its phase; one that does not, because
- * another VM has the same place, looks at its slot.
- */
-#define LJVM_PHASES 16
-#define LJVM_PHASE_AT(g) (&ljvm_phase[((uintptr_t)(g) >> 12) & (LJVM_PHASES - 1)].of)
-struct ljvm_phase {
-	uintptr_t of; /* global_State + phase */
-	char line[64 - sizeof(uintptr_t)];
-};
-LJ_DATA struct ljvm_phase ljvm_phase[LJVM_PHASES];
-
 #define LJVM_CREATED(g, L) ljvm_created(g, L)
 #define LJVM_CLOSED(g) ljvm_closed(g)
-#define LJVM_GC(g, L) \
-	do { \
-		LJVM_PROBE2("heartbeat", g, L); \
-		if (LJ_UNLIKELY(__atomic_load_n(LJVM_PHASE_AT(g), __ATOMIC_RELAXED) != \
-				(uintptr_t)(g) + (g)->gc.state)) \
-			ljvm_gc_changed(g, (g)->gc.state); \
-	} while (0)
+/* Before the collector's phase changes. */
+#define LJVM_GC_TO(g, phase) ljvm_gc_changed(g, phase)
 #define LJVM_SEEN(g) ljvm_seen(g)
 #else
 #define LJVM_CREATED(g, L) LJVM_PROBE2("vm_created", g, L)
 #define LJVM_CLOSED(g) LJVM_PROBE2("vm_closed", g, gcrefp((g)->mainthref, void))
-#define LJVM_GC(g, L) LJVM_PROBE2("heartbeat", g, L)
+#define LJVM_GC_TO(g, phase) ((void)0)
 #define LJVM_SEEN(g) ((void)0)
 #endif
+
+#define LJVM_HEARTBEAT(g, L) LJVM_PROBE2("heartbeat", g, L)
 
 /* ---- The compiler ---- */
 
@@ -96,11 +81,7 @@ LJ_DATA struct ljvm_phase ljvm_phase[LJVM_PHASES];
 		LJVM_PROBE2("trace_flush", J2G(J), 0); \
 	} while (0)
 #define LJVM_TRACE_EXIT(J) LJVM_PROBE3("trace_exit", J2G(J), (J)->parent, (J)->exitno)
-#define LJVM_ERROR(g, L, status) \
-	do { \
-		LJVM_SEEN(g); \
-		LJVM_PROBE3("error_thrown", g, L, status); \
-	} while (0)
+#define LJVM_ERROR(g, L, status) LJVM_PROBE3("error_thrown", g, L, status)
 
 /* ---- Tables of traces ---- */
 

@@ -8,7 +8,6 @@
 
 static struct ljvm_slots ljvm_slots = {0, LJVM_SLOTS, 0, {{0}}};
 struct ljvm_live ljvm_live = {sizeof(struct ljvm_live), sizeof(struct ljvm_slot), 0, 0, 0, 0, 0, 0};
-struct ljvm_phase ljvm_phase[LJVM_PHASES];
 #define LJVM_LIVE &ljvm_live
 
 #define LJVM_CLAIMED 1
@@ -133,7 +132,6 @@ void ljvm_gc_changed(global_State *g, int phase)
 	struct ljvm_slot *slot = ljvm_slot_of(g);
 	uint32_t old;
 
-	__atomic_store_n(LJVM_PHASE_AT(g), (uintptr_t)g + (uintptr_t)phase, __ATOMIC_RELAXED);
 	if (!slot)
 		return;
 	old = slot->gc_phase;

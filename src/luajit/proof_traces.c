@@ -95,6 +95,18 @@ static bool table_entry(struct msp_prover *p, const struct table *table, uint32_
 	       *at && (*at < table->J || *at >= table->J + JIT_STATE_SIZE);
 }
 
+/*
+ * Can the number in a prototype be that of a trace that was collected while it still runs, as LuaJIT of 2020 and before
+ * does? Its place in the table is empty then.
+ */
+static bool collected(struct msp_prover *p, const struct table *table, uint32_t i)
+{
+	uint64_t at;
+
+	return i && i < table->size &&
+	       msp_proof_ref(p, table->trace + i * msp_proof_ref_size(p), &at) && !at;
+}
+
 /* Numbers that refer to traces, and how the trace ends. */
 static void check_links(struct msp_prover *p, struct msp_tally *tally, const struct table *table,
 			const struct trace *t)
@@ -162,7 +174,8 @@ static void check_start(struct msp_prover *p, struct msp_tally *tally, const str
 		msp_tally_add(tally, msp_proof_pointer(t->startpc, 4),
 			      "trace %u starts at 0x%" PRIx64, t->traceno, t->startpc);
 	/* Stitched traces start in the middle; a loop's root is known to its prototype. */
-	if (t->root == 0 && t->linktype == LINK_LOOP && is_installed(p, t))
+	if (t->root == 0 && t->linktype == LINK_LOOP && is_installed(p, t) &&
+	    !collected(p, table, pt.trace))
 		msp_tally_add(tally,
 			      pt.trace && table_entry(p, table, pt.trace, &at) &&
 				      read_trace(p, at, &first) && first.startpt == t->startpt,
@@ -174,6 +187,8 @@ static void check_start(struct msp_prover *p, struct msp_tally *tally, const str
 static void check_proto_traces(struct msp_prover *p, struct msp_tally *tally,
 			       const struct table *table)
 {
+	unsigned int gone = 0, there = 0;
+
 	for (unsigned int i = 0; i < p->proto_count; i++) {
 		struct msp_proof_proto pt;
 		struct trace t;
@@ -181,12 +196,21 @@ static void check_proto_traces(struct msp_prover *p, struct msp_tally *tally,
 
 		if (!msp_proof_read_proto(p, p->proto[i], &pt) || !pt.trace)
 			continue;
+		if (collected(p, table, pt.trace)) {
+			gone++;
+			continue;
+		}
+		there++;
 		msp_tally_add(tally,
 			      table_entry(p, table, pt.trace, &at) && read_trace(p, at, &t) &&
 				      t.startpt == pt.at,
 			      "0x%" PRIx64 " has trace %u, which starts elsewhere", pt.at,
 			      pt.trace);
 	}
+	if (gone)
+		msp_tally_add(tally, there > gone,
+			      "of %u prototypes with traces %u have one that is not there",
+			      there + gone, gone);
 }
 
 struct snap {

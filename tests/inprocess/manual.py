@@ -40,7 +40,7 @@ def stacks_of(page):
 
 
 def main():
-    moonspy, modules = sys.argv[1:3]
+    moonspy, modules = map(os.path.abspath, sys.argv[1:3])
     luajit = sys.argv[3] if len(sys.argv) > 3 else "luajit"
     if not shutil.which(luajit):
         print("SKIP: no " + luajit)

@@ -49,7 +49,7 @@ edits() {
 	diff -r "$1" "$work/tree" >&2 || fail "--revert left something"
 	for file in lj_gc.c lj_trace.c; do
 		cp "$work/tree/src/$file" "$work/kept"
-		sed -i 's/^  switch (g->gc.state) {$/&\n&/; s/^  exd.J = J;$/  exd.J=J;/' "$work/tree/src/$file"
+		sed -i 's/^  setvmstate(g, GC);$/&\n&/; s/^  exd.J = J;$/  exd.J=J;/' "$work/tree/src/$file"
 		cp -a "$work/tree" "$work/broken"
 		! "$apply" "$work/tree" >/dev/null 2>"$work/reason" || fail "$file is edited though a place is not there once"
 		grep -q "^$file: [02] places" "$work/reason" || fail "the reason is not said: $(cat "$work/reason")"
