@@ -325,14 +325,31 @@ static int attach(struct msp_sampler *s, struct perf_event_attr *attr, pid_t pid
 	return keep_link(s, link);
 }
 
+/* Counts nothing, and is not inherited: see msp_sampler_keep_apart(). */
+static int open_apart(pid_t tid)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_DUMMY};
+
+	return perf_open(&attr, tid, -1);
+}
+
+/*
+ * Between the event and its program the thread can start another, whose event then has no program:
+ * until that is done, the two must not change owners.
+ */
 int msp_sampler_attach_thread(struct msp_sampler *s, pid_t tid)
 {
 	struct perf_event_attr attr;
+	int apart = open_apart(tid), err;
 
 	choose_clock(s);
 	fill_attr(s, &attr);
 	attr.inherit = 1;
-	return attach(s, &attr, tid, -1);
+	err = attach(s, &attr, tid, -1);
+	if (apart >= 0)
+		close(apart);
+	return err;
 }
 
 static size_t find_apart(const struct msp_sampler *s, pid_t tid)
@@ -346,8 +363,6 @@ static size_t find_apart(const struct msp_sampler *s, pid_t tid)
 
 void msp_sampler_keep_apart(struct msp_sampler *s, pid_t tid)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_DUMMY};
 	struct sampler_apart *bigger;
 	int fd;
 
@@ -362,7 +377,7 @@ void msp_sampler_keep_apart(struct msp_sampler *s, pid_t tid)
 		s->apart = bigger;
 		s->apart_room = room;
 	}
-	fd = perf_open(&attr, tid, -1);
+	fd = open_apart(tid);
 	if (fd >= 0)
 		s->apart[s->apart_count++] = (struct sampler_apart){tid, fd};
 }

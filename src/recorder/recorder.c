@@ -176,14 +176,14 @@ int msp_recorder_add(struct msp_recorder *rec, pid_t pid)
 	if (p->added)
 		return 0;
 	err = rec_load(rec, p);
-	if (!err && rec->sampler)
+	if (!err && rec->sampler) {
+		msp_sampler_keep_apart(rec->sampler, pid);
 		err = rec_attach_threads(rec, pid);
+	}
 	if (err) {
 		rec_remove(rec, p);
 		return err;
 	}
-	if (rec->sampler)
-		msp_sampler_keep_apart(rec->sampler, pid);
 	p->added = true;
 	return 0;
 }
@@ -196,11 +196,11 @@ int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
 	if (!p)
 		return MSP_E_NOMEM;
 	p->added = p->waiting = true;
+	if (rec->sampler)
+		msp_sampler_keep_apart(rec->sampler, pid);
 	err = rec->sampler ? msp_sampler_attach_thread(rec->sampler, pid) : 0;
 	if (err)
 		rec_remove(rec, p);
-	else if (rec->sampler)
-		msp_sampler_keep_apart(rec->sampler, pid);
 	return err;
 }
 
