@@ -137,9 +137,9 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(bc_funcc, "a C function's header") \
 	_(bc_funccw, "last opcode; pseudo-headers of fast functions are above it") \
 	/* Links of frames: the slot below a frame's first, or its upper half. */ \
-	_(frame_typep, "mask of their type") \
+	_(frame_typep, "mask of their type: tells all of them apart") \
 	_(frame_lua, "type: a Lua function called it, the link is a PC; mask it with frame_type") \
-	_(frame_type, "mask that tells these apart: Lua, C, continuation, vararg") \
+	_(frame_type, "mask: what is left is frame_lua, or frame_c (C called it, protected or not), or else see frame_typep") \
 	_(frame_c, "type") \
 	_(frame_cont, "type") \
 	_(frame_varg, "type") \
@@ -360,7 +360,7 @@ struct ljvm_cframe {
 	uint64_t return_address, cfa; /* where VM code returns to, and the stack pointer then */
 };
 
-/* Unknown members are 0, as are helpers that a VM does not have. */
+/* Helpers that a VM does not have are 0. Structures that they take or fill never change within a major version. */
 struct ljvm_helpers {
 	/* A reader of the own process: fails where a load would fault. */
 	ljvm_read_fn read_self;
@@ -407,8 +407,8 @@ enum ljvm_flag {
 struct ljvm_descriptor {
 	char magic[8];
 	uint16_t major, minor;
-	uint32_t size; /* of all of it */
-	uint8_t pointer_size; /* of addresses in it, and of pointers in the VM's structures that are not object references */
+	uint32_t size; /* with its parts. The head alone ends where the first part begins, at constants.offset */
+	uint8_t pointer_size; /* of addresses in it, and of the VM's plain pointers: docs/vm-descriptor.md has which those are */
 	uint8_t flags; /* enum ljvm_flag */
 	uint8_t unused[6];
 	struct ljvm_part constants, addresses, helpers;
