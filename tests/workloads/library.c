@@ -73,7 +73,8 @@ __attribute__((noinline)) static int use_library(void *handle, double until)
 	while (L && now() < until) {
 		if (load(L, source, sizeof(source) - 1, "=late"))
 			return 1;
-		push(L, 200000);
+		/* some milliseconds: it is not collected before it can be named */
+		push(L, 1000000);
 		if (call(L, 1, 0, 0))
 			return 1;
 	}
