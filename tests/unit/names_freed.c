@@ -31,12 +31,11 @@ static int freed_read(void *ctx, uint64_t addr, void *buf, size_t size)
 
 static const struct msp_proto *at_line(uint32_t line)
 {
-	for (int i = 0; i < lua.protos; i++)
-		if (lua.proto[i].firstline == line &&
-		    lua_is_chunk(&lua, &lua.proto[i], "@" WORKLOAD))
-			return &lua.proto[i];
-	fail_msg("no function at line %u", line);
-	return NULL;
+	const struct msp_proto *pt = lua_find(&lua, "@" WORKLOAD, line);
+
+	if (!pt)
+		fail_msg("no function at line %u", line);
+	return pt;
 }
 
 /* Position of the first call in it. */

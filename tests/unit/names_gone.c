@@ -28,11 +28,7 @@ static int teardown(void **state)
 
 static const struct msp_proto *at_line(uint32_t line)
 {
-	for (int i = 0; i < lua.protos; i++)
-		if (lua.proto[i].firstline == line &&
-		    lua_is_chunk(&lua, &lua.proto[i], "@gone.lua"))
-			return &lua.proto[i];
-	return NULL;
+	return lua_find(&lua, "@gone.lua", line);
 }
 
 /* Is the main chunk, dead or alive, still in memory? Then definitions will be found after all. */

@@ -212,6 +212,15 @@ static inline bool lua_is_chunk(struct lua *lua, const struct msp_proto *pt, con
 	       !strcmp(buf, chunk);
 }
 
+/* The prototype of a chunk that is defined on a line; NULL: it was not found. */
+static inline const struct msp_proto *lua_find(struct lua *lua, const char *chunk, uint32_t line)
+{
+	for (int i = 0; i < lua->protos; i++)
+		if (lua->proto[i].firstline == line && lua_is_chunk(lua, &lua->proto[i], chunk))
+			return &lua->proto[i];
+	return NULL;
+}
+
 static inline uint64_t now_us(void)
 {
 	struct timespec ts;
