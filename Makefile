@@ -13,7 +13,8 @@
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
-#	make test-arm64     built for arm64, stepped in user mode, builds of LuaJIT for it, Debian's arm64 kernels, emulated
+#	make test-arm64     built for arm64, stepped in user mode, builds of LuaJIT for it, the VM descriptor, Debian's arm64
+#	                    kernels, emulated
 #	make test-companion  its helpers in signal handlers, over all workloads, held against the walker; SECONDS=10 each
 #	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
@@ -106,7 +107,8 @@ test-kernels: all
 
 test-arm64: tests
 	@$(MAKE) -s ARM64=1 tests
-	@rc=0; tests/conformance/qemu_steps.sh $(BUILD)/tests/conformance/qemu-steps 2100 all $(SUITES) || rc=1; \
+	@rc=0; CROSS=aarch64-linux-gnu- COUNT=20000 tests/kit/run.sh || rc=1; \
+		tests/conformance/qemu_steps.sh $(BUILD)/tests/conformance/qemu-steps 2100 all $(SUITES) || rc=1; \
 		python3 tests/builds/matrix.py --arm64 --build $(BUILD) $(BUILDS) || rc=1; \
 		ARCH=arm64 tests/kernels/run.sh $(SUITES) || rc=1; tests/kernels/oracle.sh $(SUITES) || rc=1; exit $$rc
 

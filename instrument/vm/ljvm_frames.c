@@ -197,6 +197,12 @@ static int ljvm_frame_first(const struct ljvm_memory *m, const struct ljvm_conte
 }
 
 #if LJ_TARGET_X64 || LJ_TARGET_ARM64
+#if LJ_TARGET_X64
+#define LJVM_PUSHED 1 /* words that a call puts on the stack */
+#else
+#define LJVM_PUSHED 0
+#endif
+
 /* The interpreter runs: its C frame is at the stack pointer, or, in a routine that it calls, above it. */
 static int ljvm_interpreter(const struct ljvm_memory *m, const struct ljvm_registers *r, struct ljvm_context *out)
 {
@@ -204,7 +210,7 @@ static int ljvm_interpreter(const struct ljvm_memory *m, const struct ljvm_regis
 	lua_State L;
 	int i, found = 0;
 
-	for (i = 0; i <= LJ_TARGET_X64 && !found; i++) {
+	for (i = 0; i <= LJVM_PUSHED && !found; i++) {
 		sp = r->sp + (uint64_t)i * sizeof(void *);
 		found = ljvm_get_ref(m, sp + CFRAME_OFS_L, &out->L) == 0 &&
 			ljvm_read_L(m, out->L, out->g, &L) == 0 &&

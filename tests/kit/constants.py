@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: constants.py CONSTANTS LIBRARY. The descriptor's constants against the debug information of the same build."""
+"""usage: constants.py LIBRARY KIT-CONSTANTS... The descriptor's constants against the debug information of the same build."""
 import re
 import subprocess
 import sys
@@ -31,8 +31,8 @@ def expression(name):
 
 
 def main():
-    library = sys.argv[2]
-    said = dict(line.split() for line in subprocess.run([sys.argv[1], library], stdout=subprocess.PIPE, text=True,
+    library = sys.argv[1]
+    said = dict(line.split() for line in subprocess.run([*sys.argv[2:], library], stdout=subprocess.PIPE, text=True,
                                                         check=True).stdout.splitlines())
     asked = [name for name, value in said.items() if value != "-1" and expression(name)]
     command = ["gdb", "-nx", "-batch", library]

@@ -2,10 +2,12 @@
 #include "kit.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_FRAMES 400
 #define MOST_LINES 256
@@ -57,6 +59,26 @@ void kit_open(struct kit *kit, const char *library)
 	kit->tolstring = symbol(handle, "lua_tolstring");
 	kit->settop = symbol(handle, "lua_settop");
 	kit->close = symbol(handle, "lua_close");
+}
+
+static int read_mem(void *fd, uint64_t addr, void *out, size_t size)
+{
+	return pread((int)(intptr_t)fd, out, size, (off_t)addr) == (ssize_t)size ? 0 : -1;
+}
+
+void kit_reader(const struct kit *kit, struct ljvm_memory *memory)
+{
+	char byte;
+
+	memset(memory, 0, sizeof(*memory));
+	memory->read = kit->helpers->read_self;
+	if (memory->read(NULL, (uintptr_t)kit->head, &byte, 1) == 0)
+		return;
+	memory->context = (void *)(intptr_t)open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	memory->read = read_mem;
+	if (memory->read(memory->context, (uintptr_t)kit->head, &byte, 1) != 0)
+		kit_die("the own memory cannot be read");
+	printf("reader: /proc/self/mem, since read_self fails here\n");
 }
 
 void kit_run(const struct kit *kit, void *L, const char *script, long rounds)

@@ -25,6 +25,8 @@ struct kit {
 /* Ends the program with a message. */
 void kit_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void kit_open(struct kit *kit, const char *library);
+/* A reader of the own process: read_self, and where the system (an emulator) lacks its call, one of the test's own. */
+void kit_reader(const struct kit *kit, struct ljvm_memory *memory);
 /* Runs a script with one argument in a new VM or in the one given. */
 void kit_run(const struct kit *kit, void *L, const char *script, long rounds);
 

@@ -4,6 +4,7 @@
 # Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
 #
 # Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM.
+# CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -21,9 +22,13 @@ fail() {
 	exit 1
 }
 
-for tool in make cc gdb readelf dpkg-source; do
+: "${CROSS:=}"
+emulator=
+[ -z "$CROSS" ] || emulator="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
+for tool in make cc ${CROSS}gcc ${emulator%% *} gdb readelf dpkg-source; do
 	command -v $tool >/dev/null || skip "needs $tool"
 done
+[ -z "$CROSS" ] || [ -d "${emulator##* }" ] || skip "needs ${emulator##* }, the cross compiler's C library"
 mkdir -p "$cache/kit"
 exec 9>"$cache/kit/lock"
 flock 9
@@ -63,7 +68,7 @@ edits() {
 
 # Built trees are kept by what they are made of. They also record their traces, for kit-tables.
 build() {
-	sum=$({ cat "$1"/src/*.[ch] "$1"/src/*.dasc "$root"/instrument/apply "$root"/instrument/vm/* \
+	sum=$({ echo "$CROSS" && cat "$1"/src/*.[ch] "$1"/src/*.dasc "$root"/instrument/apply "$root"/instrument/vm/* \
 		"$root/include/moonspy/vm_descriptor.h" "$root"/tests/traces/apply.py "$root"/tests/traces/truth_record.c; } | sha256sum | cut -c1-16)
 	built=$cache/kit/$sum
 	[ -f "$built/src/libluajit.so" ] && return
@@ -71,7 +76,7 @@ build() {
 	cp -a "$1" "$built.new"
 	python3 "$root/tests/traces/apply.py" "$built.new/src"
 	"$apply" "$built.new" >/dev/null
-	make -C "$built.new/src" -j2 BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: >"$work/log" 2>&1 || {
+	make -C "$built.new/src" -j2 CROSS="$CROSS" HOST_CC=gcc BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: >"$work/log" 2>&1 || {
 		grep -m 5 'rror' "$work/log" >&2
 		fail "it could not be built"
 	}
@@ -79,24 +84,20 @@ build() {
 	mv "$built.new" "$built"
 }
 
-# The notes survive strip, and are those that the header tells of.
-notes() {
-	strip -o "$work/stripped" "$1"
-	readelf -nW "$work/stripped" >"$work/notes"
-	grep -q '^  LuaJIT  *0x00000008' "$work/notes" || fail "no note tells where the descriptor is"
-	sed -n 's/^    Name: //p' "$work/notes" | sort -u >"$work/has"
-	sed -n 's/^	_(\([a-z_]*\), "[^"]*", "[^"]*").*/\1/p; /^#define LJVM_PROBES/,$!d' "$root/include/moonspy/vm_descriptor.h" |
-		sort -u >"$work/told"
-	cmp -s "$work/has" "$work/told" || fail "probes: $(cat "$work/has" | tr '\n' ' '), told of: $(cat "$work/told" | tr '\n' ' ')"
-	echo "notes: $(wc -l <"$work/has") probes at $(grep -c 'Provider: luajit' "$work/notes") places"
+# The test programs for the other architecture.
+cross_programs() {
+	mkdir "$work/kit"
+	for name in constants signals tables; do
+		${CROSS}gcc -O2 -D_GNU_SOURCE -I "$root/include" -o "$work/kit/kit-$name" "$here/$name.c" "$here/kit.c" -lpthread -ldl
+	done
+	KIT=$work/kit
 }
 
 # moonspy takes it as evidence, by the symbol or by the note, and proves it on a program that runs.
 inspect() {
 	"$here/inspect.py" "$MOONSPY" "by its symbol" "$1/libluajit.so"
-	cc -o "$work/static" "$1"/l*.o -lm -ldl
-	strip "$work/static"
 	"$here/inspect.py" "$MOONSPY" "by its note" "$work/static"
+	[ -z "$CROSS" ] || return 0
 	rm -f "$work/wait"
 	mkfifo "$work/wait"
 	"$work/static" -e 'io.read()' <"$work/wait" &
@@ -113,16 +114,22 @@ inspect() {
 	echo "inspect: proved on a program that runs"
 }
 
+[ -z "$CROSS" ] || cross_programs
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
 	edits "$tree"
 	build "$tree"
 	library=$built/src/libluajit.so
-	notes "$library"
-	"$here/constants.py" "$KIT/kit-constants" "$library"
-	[ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] || "$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
-	"$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
-	"$KIT/kit-tables" "$library" "$here/work.lua" 60
+	# The notes survive strip.
+	${CROSS}gcc -o "$work/static" "$built"/src/l*.o -lm -ldl
+	${CROSS}strip "$work/static"
+	${CROSS}strip -o "$work/stripped" "$library"
+	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "$library" "$work/static" "$work/stripped"
+	"$here/constants.py" "$library" $emulator "$KIT/kit-constants"
+	[ -n "$CROSS" ] || [ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] ||
+		"$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
+	$emulator "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
+	$emulator "$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
-	python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
+	[ -n "$CROSS" ] || python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
 done

@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 	kit_open(&kit, argv[1]);
 	kit_graph_read(argv[2]);
 	wanted = strtoul(argv[3], NULL, 10);
-	own.read = kit.helpers->read_self;
+	kit_reader(&kit, &own);
 	if (kit.helpers->vm(&own, 0, &vm) != LJVM_E_NONE)
 		kit_die("a VM before there is one");
 	L = kit.newstate();

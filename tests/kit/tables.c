@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 	setenv("MOONSPY_TRUTH", path, 1);
 	setenv("LUAJIT_TRACE_TABLES", "1", 1);
 	kit_open(&kit, argv[1]);
-	own.read = kit.helpers->read_self;
+	kit_reader(&kit, &own);
 	L = kit.newstate();
 	kit.openlibs(L);
 	kit_run(&kit, L, argv[2], strtol(argv[3], NULL, 10));

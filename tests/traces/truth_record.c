@@ -170,7 +170,8 @@ static void truth_range(struct truth_text *t, MCode *mcode, MCode *start, MCode 
 	if (!origin && truth_count > 1)
 		origin = 1;
 	o = &truth_origin[origin];
-	truth_print(t, "range %u %u", (unsigned int)(start - mcode), (unsigned int)(end - mcode));
+	truth_print(t, "range %u %u", (unsigned int)((char *)start - (char *)mcode),
+		    (unsigned int)((char *)end - (char *)mcode));
 	for (unsigned int i = 0; i < o->n; i++)
 		truth_print(t, " %llx:%u", (unsigned long long)(uintptr_t)o->f[i].pt, o->f[i].pos);
 	truth_print(t, "\n");
