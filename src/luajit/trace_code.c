@@ -79,29 +79,31 @@ static bool reads_slot(const cs_insn *insn, int32_t *slot)
 	return false;
 }
 
-static bool keeps_base(const cs_insn *insn, csh handle)
+/* Leaves a register as it is, which has two names. */
+static bool keeps(csh handle, const cs_insn *insn, x86_reg reg, x86_reg low)
 {
 	cs_regs read, written;
 	uint8_t reads, writes;
 
-	if (insn->id == X86_INS_CALL ||
-	    cs_regs_access(handle, insn, read, &reads, written, &writes))
+	if (cs_regs_access(handle, insn, read, &reads, written, &writes))
 		return false;
 	while (writes--)
-		if (written[writes] == X86_REG_RDX || written[writes] == X86_REG_EDX)
+		if (written[writes] == reg || written[writes] == low)
 			return false;
 	return true;
 }
 
-/* Compares what has been allocated with when to collect: both are in the VM's state. */
-static bool is_check(const cs_insn *insn)
+/* A memory operand in the VM's own state, at a fixed place. */
+static const cs_x86_op *state_operand(const cs_insn *insn, uint16_t id)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
+	const cs_x86_op *op = &x86->operands[1];
 
-	return insn->id == X86_INS_CMP && x86->operands[0].type == X86_OP_REG &&
-	       x86->operands[1].type == X86_OP_MEM &&
-	       (x86->operands[1].mem.base == X86_REG_R14 ||
-		x86->operands[1].mem.base == X86_REG_INVALID); /* without GC64 */
+	if (insn->id != id || x86->op_count != 2 || x86->operands[0].type != X86_OP_REG ||
+	    op->type != X86_OP_MEM || op->mem.index != X86_REG_INVALID ||
+	    (op->mem.base != X86_REG_R14 && op->mem.base != X86_REG_INVALID)) /* without GC64 */
+		return NULL;
+	return op;
 }
 
 /* Objects are constants with their type in the upper bits. */
@@ -173,45 +175,107 @@ static uint32_t x64_does(const cs_insn *insn, csh handle)
 	return does;
 }
 
-int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
-			struct msp_trace_ins *out, size_t room, bool *all)
+/* ---- What is known from one instruction to the next ---- */
+
+struct decoder {
+	const struct msp_lj_layout *layout;
+	uint64_t g;
+	csh handle;
+	bool base;  /* rdx is the trace's base */
+	bool state; /* rdi is the Lua state */
+	int check;  /* branches to come until its end: over the collector's step, and behind it */
+	x86_reg reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
+	int64_t disp;
+};
+
+static bool loads_state(const struct decoder *d, const cs_insn *insn)
 {
+	const struct msp_lj_layout *y = d->layout;
+	const cs_x86_op *op = state_operand(insn, X86_INS_MOV);
+	x86_reg to = insn->detail->x86.operands[0].reg;
+
+	if (!op || (to != X86_REG_RDI && to != X86_REG_EDI))
+		return false;
+	if (op->mem.base == X86_REG_R14)
+		return op->mem.disp == y->g_cur_L - y->dispatch_to_g;
+	return (uint32_t)op->mem.disp == d->g + (uint64_t)y->g_cur_L;
+}
+
+static void follow_state(struct decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	if (insn->id == X86_INS_CALL) {
+		out->does |= d->state ? MSP_DOES_STATE : 0;
+		d->state = false;
+	} else if (loads_state(d, insn)) {
+		d->state = true;
+	} else if (!keeps(d->handle, insn, X86_REG_RDI, X86_REG_EDI)) {
+		d->state = false;
+	}
+}
+
+/*
+ * Compares what has been allocated with when to collect, which is the word behind it; and jumps
+ * over the collector's step.
+ */
+static void follow_check(struct decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	const cs_x86_op *op = state_operand(insn, X86_INS_CMP);
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	if (d->check == 2 && out[-1].does == MSP_DOES_CHECK && insn->id != X86_INS_JB) {
+		out[-1].does = MSP_DOES_COMPARE;
+		d->check = 0;
+	}
+	if (op && d->reg == x86->operands[0].reg &&
+	    d->disp + (d->layout->gc64 ? 8 : 4) == op->mem.disp)
+		d->check = 2;
+	op = state_operand(insn, X86_INS_MOV);
+	d->reg = op ? x86->operands[0].reg : X86_REG_INVALID;
+	d->disp = op ? op->mem.disp : 0;
+	if (!d->check)
+		return;
+	d->check -= out->does == MSP_DOES_BRANCH;
+	out->does = MSP_DOES_CHECK;
+	out->imm = 0;
+}
+
+static void decode(struct decoder *d, const cs_insn *insn, uint64_t addr, struct msp_trace_ins *out)
+{
+	*out = (struct msp_trace_ins){.code = insn->address - addr,
+				      .does = x64_does(insn, d->handle),
+				      .imm = constant(insn),
+				      .jump = jump_of(insn, d->handle)};
+	if (d->base && reads_slot(insn, &out->slot)) {
+		out->does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
+		out->does |= MSP_DOES_SLOT;
+	}
+	d->base = d->base && insn->id != X86_INS_CALL &&
+		  keeps(d->handle, insn, X86_REG_RDX, X86_REG_EDX);
+	follow_state(d, insn, out);
+	follow_check(d, insn, out);
+}
+
+int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const uint8_t *code,
+			size_t size, uint64_t addr, struct msp_trace_ins *out, size_t room,
+			bool *all)
+{
+	struct decoder d = {.layout = layout, .g = g, .base = true};
 	uint64_t at = addr;
 	size_t n = 0;
-	bool base = true;
-	int check =
-		0; /* branches to come until its end: over the collector's step, and behind it */
 	cs_insn *insn;
-	csh handle;
 
 	*all = false;
-	if (arch != MSP_ARCH_X86_64)
+	if (layout->arch != MSP_ARCH_X86_64)
 		return MSP_E_UNSUPPORTED;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &handle) != CS_ERR_OK)
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &d.handle) != CS_ERR_OK)
 		return MSP_E_NOMEM;
-	cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
-	insn = cs_malloc(handle);
-	while (insn && n < room && cs_disasm_iter(handle, &code, &size, &at, insn)) {
-		out[n] = (struct msp_trace_ins){.code = insn->address - addr,
-						.does = x64_does(insn, handle),
-						.imm = constant(insn),
-						.jump = jump_of(insn, handle)};
-		if (base && reads_slot(insn, &out[n].slot)) {
-			out[n].does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
-			out[n].does |= MSP_DOES_SLOT;
-		}
-		base = base && keeps_base(insn, handle);
-		check = is_check(insn) ? 2 : check;
-		if (check) {
-			check -= out[n].does == MSP_DOES_BRANCH;
-			out[n].does = MSP_DOES_CHECK;
-			out[n].imm = 0;
-		}
-		n++;
-	}
+	cs_option(d.handle, CS_OPT_DETAIL, CS_OPT_ON);
+	insn = cs_malloc(d.handle);
+	while (insn && n < room && cs_disasm_iter(d.handle, &code, &size, &at, insn))
+		decode(&d, insn, addr, &out[n++]);
 	if (insn)
 		cs_free(insn, 1);
-	cs_close(&handle);
+	cs_close(&d.handle);
 	*all = !size;
 	return (int)n;
 }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "unwind/tables.h"
+
 /* What an instruction does: a bit each, for masks. */
 enum msp_trace_does {
 	MSP_DOES_ADD = 1 << 0,
@@ -35,6 +37,7 @@ enum msp_trace_does {
 	MSP_DOES_TYPE = 1 << 25,  /* looks at a value's type: for what comes before */
 	MSP_DOES_CHECK = 1 << 24, /* is it time for the collector? before all else */
 	MSP_DOES_SLOT = 1 << 22,  /* reads a slot of the Lua stack */
+	MSP_DOES_STATE = 1 << 26, /* besides CALL: its first argument is the Lua state */
 };
 
 struct msp_trace_ins {
@@ -46,10 +49,11 @@ struct msp_trace_ins {
 };
 
 /*
- * Decodes code of a trace at addr. Returns how many; negative: error code. *all: it is the whole, not
- * only up to what is no instruction.
+ * Decodes code at addr of a trace of the VM g. Returns how many; negative: error code. *all: it is the
+ * whole, not only up to what is no instruction.
  */
-int msp_trace_code_read(uint8_t arch, const uint8_t *code, size_t size, uint64_t addr,
-			struct msp_trace_ins *out, size_t room, bool *all);
+int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const uint8_t *code,
+			size_t size, uint64_t addr, struct msp_trace_ins *out, size_t room,
+			bool *all);
 
 #endif

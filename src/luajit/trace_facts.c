@@ -24,7 +24,8 @@ enum {
 	TYPE_PROTO = 7,
 	TYPE_FUNC = 8,
 	TYPE_CDATA = 10,
-	TYPE_UDATA = 12
+	TYPE_UDATA = 12,
+	TYPE_NUM = 14
 };
 
 #define POLYMORPHIC 0x60 /* GCproto.flags from there on: many closures were made of it (lj_obj.h) */
@@ -175,6 +176,24 @@ static void read_return(struct msp_trace_reader *r, struct msp_trace_facts *f, u
 	f->lower[f->lowers++].pos = pos;
 }
 
+static bool is_string(const struct msp_trace_reader *r, uint32_t ref)
+{
+	return ref >= r->nk && ref < r->nins && type_of(r, ref) == TYPE_STR;
+}
+
+/*
+ * Calls that not every trace has: a string becomes a number (STRTO), of which it is known later
+ * whether it is one; two strings are the arguments of the comparison (CARG, which has no type).
+ */
+static void read_strings(const struct msp_trace_reader *r, struct msp_trace_facts *f, uint32_t ref)
+{
+	uint32_t a = msp_get16(at(r, ref)), b = msp_get16(at(r, ref) + 2);
+	uint8_t type = at(r, ref)[4];
+
+	f->scans |= type & GUARD && (type & TYPE_MASK) == TYPE_NUM && is_string(r, a);
+	f->compares |= (type & TYPE_MASK) == TYPE_NIL && is_string(r, a) && is_string(r, b);
+}
+
 void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 {
 	const uint8_t *base = at(r, MSP_REF_BIAS);
@@ -188,6 +207,7 @@ void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 	f->known &= read_constants(r, f);
 	for (uint32_t ref = MSP_REF_BIAS + 1; ref < r->nins; ref++) {
 		read_return(r, f, ref);
+		read_strings(r, f, ref);
 		f->meta = f->meta || type_of(r, ref) == TYPE_CDATA ||
 			  type_of(r, ref) == TYPE_UDATA || is_metamethod(r, ref);
 		f->lookup |= f->meta;

@@ -12,51 +12,65 @@
 #define BITS \
 	(MSP_MAKES_AND | MSP_MAKES_OR | MSP_MAKES_XOR | MSP_MAKES_SHIFT | MSP_MAKES_ROTATE | \
 	 MSP_MAKES_NOT)
-/* A table's hash is computed, or a key made; strings become numbers. */
-#define ACCESS (BITS | MSP_MAKES_IMUL | MSP_MAKES_CALL)
+/* A table's hash is computed. */
+#define ACCESS (BITS | MSP_MAKES_IMUL)
 #define FLOATS (MSP_MAKES_FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
-#define NUMBER (MSP_MAKES_CALL | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
+/* Strings become numbers, where the trace has any that do; else it is no call. */
+#define SCAN (1u << 31)
+/* The same with strings that are compared. */
+#define COMPARE (1u << 30)
+/* A new object, or room for a key: the Lua state is the first argument, if that is seen. */
+#define ALLOC (MSP_MAKES_CALL | MSP_MAKES_STATE)
+#define NUMBER (SCAN | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
 
 static const uint32_t makes[MSP_BC_COUNT] = {
-	[MSP_BC_ISLT... MSP_BC_ISNEP] = MSP_MAKES_CALL,
+	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE,
 	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
 	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INDEX,
 	[MSP_BC_ADDVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
 	[MSP_BC_DIVVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
-	[MSP_BC_MODVN] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
+	[MSP_BC_MODVN] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_ADDNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
 	[MSP_BC_DIVNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
-	[MSP_BC_MODNV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
+	[MSP_BC_MODNV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_ADDVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
 	[MSP_BC_DIVVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
-	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND,
-	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
+	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
+	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_CALL | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
 	[MSP_BC_CAT] = MSP_MAKES_ALL,
 	[MSP_BC_USETV... MSP_BC_USETP] =
 		MSP_MAKES_STORE | MSP_MAKES_CALL | MSP_MAKES_AND | MSP_MAKES_OR,
-	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | MSP_MAKES_CALL,
+	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_GGET] = ACCESS,
-	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE,
+	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INDEX,
 	[MSP_BC_TGETS] = ACCESS,
 	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | MSP_MAKES_INDEX,
-	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_STORE | MSP_MAKES_INDEX,
-	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE,
-	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | MSP_MAKES_INDEX,
+	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
+	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE | ALLOC,
+	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
-	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_FADD | MSP_MAKES_FSUB | MSP_MAKES_CALL,
+	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_FADD | MSP_MAKES_FSUB | SCAN,
 	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_FADD,
 	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
-	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_FADD | MSP_MAKES_CALL,
+	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_FADD | SCAN,
 	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
 };
+
+/* Calls that only some traces have. */
+static uint32_t with_calls(const struct msp_trace_facts *facts, uint32_t can)
+{
+	if ((can & SCAN && facts->scans) || (can & COMPARE && facts->compares))
+		can |= MSP_MAKES_CALL;
+	return can & ~(SCAN | COMPARE);
+}
 
 static const char *name_of(const struct msp_trace_reader *r, uint8_t ffid)
 {
@@ -100,8 +114,7 @@ bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step)
 }
 
 /* What a function of the VM's own makes; all that are not named here: anything. */
-#define TO_BITS \
-	(MSP_MAKES_FADD | MSP_MAKES_IMUL | MSP_MAKES_CALL) /* what becomes of its arguments */
+#define TO_BITS (MSP_MAKES_FADD | MSP_MAKES_IMUL | SCAN) /* what becomes of its arguments */
 
 static const struct {
 	const char *name;
@@ -118,14 +131,14 @@ static const struct {
 	{"bit.arshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
 	{"bit.rol", TO_BITS | MSP_MAKES_ROTATE},
 	{"bit.ror", TO_BITS | MSP_MAKES_ROTATE},
-	{"math.abs", MSP_MAKES_AND | MSP_MAKES_CALL},
+	{"math.abs", MSP_MAKES_AND | SCAN},
 	{"math.ceil", MSP_MAKES_ROUND | MSP_MAKES_CALL},
 	{"math.floor", MSP_MAKES_ROUND | MSP_MAKES_CALL},
-	{"math.max", MSP_MAKES_CALL},
-	{"math.min", MSP_MAKES_CALL},
+	{"math.max", SCAN},
+	{"math.min", SCAN},
 	{"math.sqrt", MSP_MAKES_SQRT | MSP_MAKES_CALL},
-	{"string.byte", MSP_MAKES_CALL | MSP_MAKES_INDEX},
-	{"string.len", MSP_MAKES_CALL},
+	{"string.byte", ALLOC | MSP_MAKES_INDEX},
+	{"string.len", ALLOC},
 	{"assert", MSP_MAKES_CALL},
 	{"type", MSP_MAKES_CALL},
 };
@@ -150,13 +163,13 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 	if ((s->facts->meta || s->facts->lookup) && has_metamethods(step->op))
 		return MSP_MAKES_ALL;
 	if (!msp_bc_is_call(step->op) || step->calls == MSP_CALLEE_ANY)
-		return makes[step->op];
+		return with_calls(s->facts, makes[step->op]);
 	if (step->calls == MSP_CALLEE_LUA)
 		return 0;
 	name = name_of(s->r, step->builtin);
 	for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++)
 		if (!strcmp(name, builtins[i].name))
-			return builtins[i].makes;
+			return with_calls(s->facts, builtins[i].makes);
 	return MSP_MAKES_ALL;
 }
 
@@ -176,8 +189,12 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 	bool floats = ins->does & MSP_DOES_FLOAT;
 	uint32_t need = 0;
 
-	if (ins->does & (MSP_DOES_TYPE | MSP_DOES_CHECK))
+	if (ins->does & MSP_DOES_TYPE)
 		return 0;
+	if (ins->does & MSP_DOES_CHECK)
+		return MSP_MAKES_CHECK;
+	if (ins->does & MSP_DOES_STATE)
+		return MSP_MAKES_STATE;
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		if (ins->does & of[i].does)
 			need |= of[i].makes;

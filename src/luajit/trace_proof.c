@@ -170,6 +170,17 @@ static void conclude(struct proof *p, uint32_t i)
 	}
 }
 
+/*
+ * The collector's step is checked for where the trace or its loop begins, with the snapshot of that
+ * place (lj_asm.c: asm_gc_check()).
+ */
+static void place_check(struct msp_steps *s, int begin)
+{
+	for (uint32_t i = 0; i < s->steps; i++)
+		if (begin > 0 || msp_step_in(s->start, i))
+			s->step[i].makes |= MSP_MAKES_CHECK;
+}
+
 /* Of ins[from, to), which lie on the way from a place to another. */
 static void prove(struct proof *p, uint32_t from, uint32_t to, int begin, int end)
 {
@@ -180,7 +191,10 @@ static void prove(struct proof *p, uint32_t from, uint32_t to, int begin, int en
 	memset(s, 0, sizeof(*s));
 	s->r = p->r;
 	s->facts = &p->facts;
-	if (!msp_steps_find(s, begin, end) || !narrow(p, from, to))
+	if (!msp_steps_find(s, begin, end))
+		return;
+	place_check(s, begin);
+	if (!narrow(p, from, to))
 		return;
 	for (uint32_t i = from; i < to; i++)
 		conclude(p, i);

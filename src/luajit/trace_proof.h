@@ -43,7 +43,9 @@ struct msp_trace_facts {
 	bool known,	/* these are all, and the rest is true */
 		meta,	/* a metamethod in Lua may be called */
 		lookup, /* metatables are, but for indexing: most steps can have the code of one */
-		root;	/* not made for an exit, nor behind a call */
+		root,	/* not made for an exit, nor behind a call */
+		scans,	/* strings become numbers */
+		compares; /* strings are compared */
 };
 void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *out);
 
@@ -155,7 +157,9 @@ enum msp_makes {
 	MSP_MAKES_ROTATE = 1 << 13,
 	MSP_MAKES_NOT = 1 << 14,
 	MSP_MAKES_INDEX = 1 << 15, /* reads or writes memory with an index */
-	MSP_MAKES_ALL = (1 << 16) - 1,
+	MSP_MAKES_STATE = 1 << 16, /* calls with the Lua state */
+	MSP_MAKES_ALL = (1 << 17) - 1,
+	MSP_MAKES_CHECK = 1 << 17, /* is it time for the collector? */
 };
 /* Can it be of something in Lua that the step has called, and that is no step of its own? */
 bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step);
