@@ -35,6 +35,7 @@ struct msp_lj_build {
 	struct msp_lj_segment segment[MSP_LJ_MAX_SEGMENTS];
 	unsigned int segment_count;
 	uint64_t dynamic_addr, dynamic_size;
+	uint64_t descriptor; /* the VM descriptor's address; 0: it has none */
 	bool position_dependent;
 
 	struct msp_lj_layout layout;

@@ -30,6 +30,7 @@ struct saved {
 	uint8_t has[MSP_LJ_FIELD_COUNT], conflict[MSP_LJ_FIELD_COUNT];
 	char version[sizeof(((struct msp_lj_build *)0)->version)];
 	struct saved_segment segment[MSP_LJ_MAX_SEGMENTS];
+	uint64_t descriptor;
 	uint32_t segment_count, position_dependent;
 	int32_t result;
 	uint32_t block_start, block_end, rows_end, op_count;
@@ -130,6 +131,7 @@ static void put_segments(const struct msp_lj_build *build, struct saved *head)
 static void save(const struct msp_lj_build *build, uint32_t stamp, int result)
 {
 	struct saved head = {.layout = build->layout,
+			     .descriptor = build->descriptor,
 			     .result = result,
 			     .block_start = build->block_start,
 			     .block_end = build->block_end,
@@ -275,6 +277,7 @@ static struct msp_lj_build *parse(struct msp_image *image, uint8_t *bytes, size_
 		build->conflict[i] = s.conflict[i] != 0;
 	}
 	get_segments(build, &s);
+	build->descriptor = s.descriptor;
 	build->block_start = s.block_start;
 	build->block_end = s.block_end;
 	build->op_count = s.op_count;

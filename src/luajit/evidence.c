@@ -144,6 +144,11 @@ const char *msp_lj_build_version(const struct msp_lj_build *build)
 	return build->version;
 }
 
+uint64_t msp_lj_build_descriptor(const struct msp_lj_build *build)
+{
+	return build->descriptor;
+}
+
 const struct msp_lj_vm_rows *msp_lj_build_vm_rows(const struct msp_lj_build *build)
 {
 	return &build->rows;

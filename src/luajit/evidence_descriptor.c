@@ -120,14 +120,16 @@ void msp_lj_evidence_descriptor(struct msp_lj_build *build)
 	const char *why = "by its symbol";
 	bool found = msp_image_find_symbol(build->image, "luaJIT_vm_descriptor", &symbol) == 0 &&
 		     read_constants(build, symbol.addr, &constants);
+	uint64_t at = found ? symbol.addr : address_by_note(build);
 	int32_t value;
 
 	if (!found) {
 		why = "by its note";
-		found = read_constants(build, address_by_note(build), &constants);
+		found = read_constants(build, at, &constants);
 	}
 	if (!found)
 		return;
+	build->descriptor = at;
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
 		memcpy(&value, (const char *)&constants + said[i].offset, sizeof(value));
 		/* -1: there is none. But where code in a trace begins, other builds must find out otherwise. */

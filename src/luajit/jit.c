@@ -159,7 +159,7 @@ int msp_lj_trace_places(const struct msp_lj_build *build, const struct msp_memor
 			void (*fn)(void *ctx, const struct msp_lj_code_place *place), void *ctx)
 {
 	struct msp_trace_image *image;
-	int r = msp_trace_image_read(&build->layout, mem, 0, trace->at, NULL, NULL, &image);
+	int r = msp_trace_image_read(&build->layout, mem, 0, trace->at, NULL, NULL, 0, &image);
 
 	if (r)
 		return r;

@@ -34,6 +34,9 @@ void msp_lj_build_free(struct msp_lj_build *build);
 const struct msp_lj_layout *msp_lj_build_layout(const struct msp_lj_build *build);
 const char *msp_lj_build_version(const struct msp_lj_build *build); /* "LuaJIT 2.1.0-beta3" */
 
+/* Image-relative address of its VM descriptor (moonspy/vm_descriptor.h); 0: it has none. */
+uint64_t msp_lj_build_descriptor(const struct msp_lj_build *build);
+
 /* Unwind rows of the VM block, and of vm_ffi_call behind it, for msp_image_overlay(). */
 struct msp_lj_vm_rows {
 	uint64_t end; /* where the last of them ends */

@@ -83,7 +83,6 @@ static void read_code(struct msp_trace_reader *r)
 	uint32_t size = r->image->szmcode;
 	int n = -1;
 
-	r->mcode = msp_hdr_ref(r->header, r->layout->T_mcode, 1);
 	if (!size || size > MAX_CODE)
 		return;
 	r->code = malloc(size);
@@ -129,6 +128,7 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 	if (err)
 		return err;
 	image->at = at;
+	r->mcode = msp_hdr_ref(r->header, y->T_mcode, 1);
 	image->number = msp_hdr_u16(r->header, y->T_traceno);
 	r->hash = hash_of(r, at, r->header, r->data);
 	image->by_offset = y->snap_mcofs >= 0;
@@ -140,7 +140,7 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 	err = msp_trace_read_snaps(r);
 	if (!err && vm && !msp_trace_image_is(image, vm))
 		err = MSP_E_GONE;
-	if (!err && vm) {
+	if (!err && vm && !msp_trace_read_table(r)) {
 		read_code(r);
 		if (!image->by_offset)
 			msp_trace_place_snaps(r);
@@ -157,7 +157,8 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
-			 const struct msp_lj_build *build, struct msp_trace_image **out)
+			 const struct msp_lj_build *build, uint64_t descriptor,
+			 struct msp_trace_image **out)
 {
 	struct msp_trace_reader *r = calloc(1, sizeof(*r));
 	int err = MSP_E_NOMEM;
@@ -169,6 +170,7 @@ int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_me
 	r->mem = mem;
 	r->g = g;
 	r->build = build;
+	r->descriptor = descriptor;
 	r->set = msp_bc_set_find(layout);
 	r->image = calloc(1, sizeof(*r->image));
 	if (r->image)

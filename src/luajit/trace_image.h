@@ -55,6 +55,7 @@ struct msp_trace_image {
 	uint64_t at;
 	uint64_t hash;	/* the identity but for what depends on the offset */
 	bool by_offset, /* the identity depends on the offset */
+		exact,	/* the proofs are of the VM's own table: with their positions */
 		placed; /* it is known which code belongs to which snapshot */
 	uint32_t szmcode, mcloop;
 	uint8_t linktype;
@@ -64,19 +65,21 @@ struct msp_trace_image {
 	struct msp_trace_node *node;
 	struct msp_trace_guess *guess; /* by code; made by trace_align.c */
 	uint32_t guesses;
-	struct msp_trace_proof *proof; /* by code; made by trace_proof.c */
+	struct msp_trace_proof *proof; /* by code; made by trace_proof.c, or trace_table.c */
 	uint32_t proofs;
 	size_t size; /* bytes that it takes */
 };
 
 /*
  * Reads the trace at an address. vm: the frame of a sample that was in it, for which the estimates
- * are made too; NULL: any trace, without them. MSP_E_GONE: there is none, or another, or it went
+ * are made too; NULL: any trace, without them. descriptor: address of the VM descriptor, by which the
+ * VM's own table of the trace is found; 0: there is none. MSP_E_GONE: there is none, or another, or it went
  * meanwhile; MSP_E_NOMEM.
  */
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
-			 const struct msp_lj_build *build, struct msp_trace_image **out);
+			 const struct msp_lj_build *build, uint64_t descriptor,
+			 struct msp_trace_image **out);
 /* The object that has a number in the VM g now; 0: none. */
 uint64_t msp_trace_find(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			uint64_t g, uint32_t number);

@@ -39,6 +39,7 @@ struct msp_trace_reader {
 	uint32_t proto_count;
 	struct msp_trace_image *image;
 	uint32_t node_room;
+	uint64_t descriptor; /* the VM descriptor's address in the target; 0: there is none */
 	const struct msp_lj_build *build; /* names of the VM's own functions; NULL: not known */
 };
 
@@ -80,6 +81,11 @@ uint16_t msp_trace_add_node(struct msp_trace_reader *r, const struct msp_trace_n
 
 /* Where snapshots do not say which code is theirs: narrows code and end of each, which are of all of it. */
 void msp_trace_place_snaps(struct msp_trace_reader *r);
+
+/* ---- The VM's own table (trace_table.c) ---- */
+
+/* Makes the image's proofs from it. False: there is none that can be read. */
+bool msp_trace_read_table(struct msp_trace_reader *r);
 
 /* ---- Proofs (trace_proof.c) ---- */
 

@@ -18,6 +18,7 @@ struct msp_lj_traces {
 	const struct msp_lj_build *build;
 	const struct msp_memory *mem;
 	uint64_t g;
+	uint64_t descriptor; /* 0: there is none */
 	size_t memory;
 	struct msp_trace_image *bucket[BUCKETS]; /* by number */
 };
@@ -35,6 +36,11 @@ struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
 	t->mem = mem;
 	t->g = g;
 	return t;
+}
+
+void msp_lj_traces_set_descriptor(struct msp_lj_traces *traces, uint64_t descriptor)
+{
+	traces->descriptor = descriptor;
 }
 
 static void forget(struct msp_lj_traces *t)
@@ -80,7 +86,8 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 
 	if (!at)
 		return MSP_E_GONE;
-	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, t->build, &image);
+	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, t->build, t->descriptor,
+				   &image);
 	if (err)
 		return err;
 	if (t->memory + image->size > MAX_MEMORY)
@@ -117,15 +124,18 @@ static void make_path(const struct msp_trace_image *image, uint32_t snap, struct
 		path->node[--depth] = &image->node[i];
 }
 
+static bool is_function(const struct msp_trace_node *node, const struct msp_raw_frame *f)
+{
+	return node->kind == MSP_RAW_LUA && node->addr == f->addr && node->ident == f->ident;
+}
+
 /*
  * Does it begin in the function that is on the stack? Else the trace has
  * moved its base since, or will: it returns below it, or calls on its behalf.
  */
 static bool fits(const struct path *path, const struct msp_raw_frame *base)
 {
-	return path->count && (path->tail_call || (path->node[0]->kind == MSP_RAW_LUA &&
-						   path->node[0]->addr == base->addr &&
-						   path->node[0]->ident == base->ident));
+	return path->count && (path->tail_call || is_function(path->node[0], base));
 }
 
 static bool same_function(const struct msp_trace_node *a, const struct msp_trace_node *b)
@@ -195,14 +205,19 @@ static bool make_guess(const struct msp_trace_image *image, uint32_t tofs, struc
 static const struct msp_trace_proof *make_proof(const struct msp_trace_image *image, uint32_t tofs,
 						struct path *path)
 {
-	uint32_t i = image->proofs;
+	uint32_t lo = 0, hi = image->proofs, mid;
 
-	while (i && image->proof[i - 1].code > tofs)
-		i--;
-	if (!i)
+	while (hi - lo > 1) {
+		mid = lo + (hi - lo) / 2;
+		if (image->proof[mid].code <= tofs)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	if (!hi)
 		return NULL;
-	node_path(image, image->proof[i - 1].node, image->proof[i - 1].pos, path);
-	return path->count ? &image->proof[i - 1] : NULL;
+	node_path(image, image->proof[lo].node, image->proof[lo].pos, path);
+	return path->count ? &image->proof[lo] : NULL;
 }
 
 /* The trace ends by a jump to one with another base, and has perhaps moved there already. */
@@ -301,21 +316,72 @@ static uint32_t agreed_by_all(const struct msp_trace_image *image, const struct 
 	return sure;
 }
 
+/*
+ * By the VM's own table, where the base is not sure: if it has moved, the innermost function is on the stack, and all others
+ * below it. 0: that does not tell.
+ */
+static uint32_t exact_at_end(const struct path *exact, const struct msp_raw_frame *vm,
+			     const struct msp_raw_frame *base, struct msp_raw_frame *out)
+{
+	const struct msp_trace_node *inner = exact->node[exact->count - 1];
+	bool moved = is_function(inner, base);
+
+	if (is_function(exact->node[0], base) == moved)
+		return 0;
+	if (!moved)
+		return put_frames(exact, exact, exact->count, vm, out);
+	put_frame(out, inner, vm);
+	out->pos = exact->guarded;
+	out->flags &= ~MSP_RAWF_INLINED;
+	return 1;
+}
+
+/* Is it at the base of the trace anywhere in it? */
+static bool begins_with(const struct msp_trace_image *image, const struct msp_raw_frame *base)
+{
+	for (uint32_t i = 1; i < image->node_count; i++)
+		if (!image->node[i].parent && is_function(&image->node[i], base))
+			return true;
+	return false;
+}
+
+/*
+ * By the VM's own table, of which the snapshots prove sure frames. A function at the base that is not on the stack was called
+ * by a tail call: the one on the stack was there before. 0: the table contradicts the snapshots, or the stack.
+ */
+static uint32_t exact_frames(const struct msp_trace_image *image, struct path *exact,
+			     const struct path *next, uint32_t sure, const struct msp_raw_frame *vm,
+			     const struct msp_raw_frame *base, struct msp_raw_frame *out)
+{
+	exact->tail_call = !is_function(exact->node[0], base);
+	if (!extends(exact, next, sure) ||
+	    (exact->tail_call && !next->tail_call && !next->perhaps && !begins_with(image, base)))
+		return 0;
+	return put_frames(exact, exact, exact->count, vm, out);
+}
+
 static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
 			  const struct msp_raw_frame *base, struct msp_raw_frame *out)
 {
 	uint32_t first, last = msp_trace_interval(image, vm->tofs, &first), at = first, sure, n;
 	struct path start, next, guess, proof;
-	const struct msp_trace_proof *known;
+	const struct msp_trace_proof *known = make_proof(image, vm->tofs, &proof);
 	bool start_fits, next_fits, whole = false;
 
 	make_path(image, last, &start);
 	if (last + 1 == image->snap_count && base_unsure(image, &start, vm->tofs))
-		return 0;
+		return known && image->exact ? exact_at_end(&proof, vm, base, out) : 0;
 	while (at < last && image->snap[at + 1].begin <= vm->tofs)
 		at++;
 	make_path(image, at, &start);
 	make_path(image, next_snap(image, at), &next);
+	if (known && image->exact) {
+		sure = agreed_by_all(image, &start, first, last, agreed(&start, &next));
+		n = exact_frames(image, &proof, &next, sure, vm, base, out);
+		if (n)
+			return n;
+		known = NULL;
+	}
 	start_fits = fits(&start, base);
 	next_fits = fits(&next, base);
 	if (!start_fits && !next_fits) {
@@ -329,7 +395,6 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 	if (!start_fits || !next_fits)
 		start = (struct path){0};
 	sure = agreed_by_all(image, &start, first, last, agreed(&start, &next));
-	known = make_proof(image, vm->tofs, &proof);
 	if (known && fits(&proof, base) && extends(&proof, &next, sure)) {
 		start = next = proof;
 		sure = proof.count;

@@ -26,6 +26,8 @@ struct msp_lj_traces;
 struct msp_lj_traces *msp_lj_traces_new(const struct msp_lj_layout *layout,
 					const struct msp_lj_build *build,
 					const struct msp_memory *mem, uint64_t g);
+/* Where the VM descriptor is in the target: from then on tables of traces are used, if there are any. */
+void msp_lj_traces_set_descriptor(struct msp_lj_traces *traces, uint64_t descriptor);
 void msp_lj_traces_free(struct msp_lj_traces *traces);
 
 /* Frames of a stack inside of one trace; deeper ones are not shown. */

@@ -330,8 +330,13 @@ struct msp_lj_traces *msp_space_vm_traces(struct msp_space *space, const struct 
 	struct msp_vm *own = &space->vm[vm - space->vm];
 	const struct msp_image_entry *entry = msp_images_get(space->images, own->image);
 
-	if (!own->traces)
+	if (!own->traces) {
 		own->traces = msp_lj_traces_new(msp_lj_build_layout(entry->build), entry->build,
 						space->host->memory, own->g);
+		if (own->traces && msp_lj_build_descriptor(entry->build))
+			msp_lj_traces_set_descriptor(own->traces,
+						     own->image_base +
+							     msp_lj_build_descriptor(entry->build));
+	}
 	return own->traces;
 }

@@ -65,11 +65,11 @@ static struct msp_trace_image *read_trace(const struct fixture *f, const struct 
 	struct msp_raw_frame vm = {.trace = number};
 	struct msp_trace_image *image;
 
-	if (!at || msp_trace_image_read(layout, f->mem, f->g, at, NULL, NULL, &image))
+	if (!at || msp_trace_image_read(layout, f->mem, f->g, at, NULL, NULL, 0, &image))
 		return NULL;
 	vm.ident = msp_trace_image_ident(image, 0);
 	msp_trace_image_free(image);
-	return msp_trace_image_read(layout, mem, f->g, at, &vm, NULL, &image) ? NULL : image;
+	return msp_trace_image_read(layout, mem, f->g, at, &vm, NULL, 0, &image) ? NULL : image;
 }
 
 struct found {

@@ -1,109 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of a real LuaJIT: what is inlined where, what a flush does to it, and memory that lies. */
-#include "luajit_help.h"
 #include "luajit_mutator.h"
+#include "luajit_trace_help.h"
 
-#include "luajit/trace_image.h"
 #include "unwind/ident.h"
 
 #define ROUNDS 2000
-
-/* leaf has guards of its own, so that places inside of it are certain. The second part reuses numbers. */
-#define SCRIPT \
-	"local function leaf(x) if x > 1e9 then return 0 end x = x * 2 " \
-	"if x > 1e8 then return 1 end return x + 1 end\n" \
-	"local function middle(x) if x > 2e9 then return 2 end local y = leaf(x) return y + 3 " \
-	"end\n" \
-	"local s = 0 for i = 1, 1e4 do s = s + middle(i) end\n" \
-	"io.write('ready') io.flush() io.read()\n" \
-	"jit.flush()\n" \
-	"local function other(x) if x > 3e9 then return 5 end return x - 1 end\n" \
-	"for i = 1, 1e4 do s = s + other(i) end\n" \
-	"io.read()\n"
-
-struct fixture {
-	struct lua_child child;
-	const struct msp_memory *mem;
-	const struct msp_lj_layout *layout;
-	uint64_t g;
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	*state = f;
-	if (!f || !have_file(LUAJIT))
-		return 0;
-	lua_start(&f->child, SCRIPT, "-O3");
-	lua_attach(&f->child);
-	f->mem = msp_process_memory(f->child.process);
-	f->layout = msp_lj_build_layout(f->child.build);
-	f->g = f->child.g[0];
-	return f->child.g_count == 1 && f->layout ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	if (f->layout)
-		lua_stop(&f->child);
-	free(f);
-	return 0;
-}
-
-static uint64_t trace_object(const struct fixture *f, uint32_t number)
-{
-	const struct msp_lj_layout *y = f->layout;
-	uint64_t J = f->g + y->g_to_J, table = 0, at = 0;
-	uint32_t size = 0;
-
-	if (msp_read(f->mem, J + y->J_sizetrace, &size, 4) || number >= size ||
-	    msp_read(f->mem, J + y->J_trace, &table, 8) ||
-	    msp_read(f->mem, table + number * 8, &at, 8))
-		return 0;
-	return at;
-}
-
-/* The loop's trace: the first one whose snapshots show three functions inside of each other. */
-static struct msp_trace_image *find_loop(const struct fixture *f)
-{
-	struct msp_trace_image *image;
-
-	for (uint32_t n = 1; n < 64; n++) {
-		uint64_t at = trace_object(f, n);
-
-		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, NULL, &image))
-			continue;
-		assert_int_equal(image->number, n);
-		for (uint32_t i = 1; i < image->node_count; i++) {
-			uint16_t up = image->node[i].parent;
-
-			if (up && image->node[up].parent)
-				return image;
-		}
-		msp_trace_image_free(image);
-	}
-	return NULL;
-}
-
-static struct msp_raw_frame vm_frame(const struct msp_trace_image *image, uint32_t offset)
-{
-	return (struct msp_raw_frame){.kind = MSP_RAW_VM,
-				      .flags = MSP_RAWF_JIT,
-				      .trace = image->number,
-				      .tofs = offset,
-				      .ident = msp_trace_image_ident(image, offset)};
-}
-
-static struct msp_raw_frame base_frame(const struct msp_trace_image *image)
-{
-	return (struct msp_raw_frame){.kind = MSP_RAW_LUA,
-				      .flags = MSP_RAWF_JIT,
-				      .addr = image->node[1].addr,
-				      .ident = image->node[1].ident};
-}
 
 static const char *name_of(struct msp_lj_names *names, const struct msp_raw_frame *f)
 {
@@ -211,7 +113,7 @@ static void test_estimates(void **state)
 	for (uint32_t n = 1; n < 64 && !image; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (at && !msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, &image) &&
+		if (at && !msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, 0, &image) &&
 		    image->linktype != MSP_LINK_LOOP) {
 			msp_trace_image_free(image);
 			image = NULL;
@@ -250,7 +152,8 @@ static void test_flush(void **state)
 	while (tries++ < 1000 && !later) {
 		uint64_t at = trace_object(f, image->number);
 
-		if (!at || msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, NULL, &later) ||
+		if (!at ||
+		    msp_trace_image_read(f->layout, f->mem, f->g, at, NULL, NULL, 0, &later) ||
 		    later->hash == image->hash) {
 			msp_trace_image_free(later);
 			later = NULL;
@@ -290,13 +193,13 @@ static void test_nothing_there(void **state)
 		assert_int_equal(msp_lj_traces_frames(traces, &vm, &base, out, &fresh), MSP_E_GONE);
 		assert_false(fresh);
 	}
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g, NULL, NULL, &image),
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, f->g, NULL, NULL, 0, &image),
 			 MSP_E_GONE);
 	assert_null(image);
-	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, 8, NULL, NULL, &image),
+	assert_int_equal(msp_trace_image_read(f->layout, f->mem, f->g, 8, NULL, NULL, 0, &image),
 			 MSP_E_GONE);
 	assert_int_equal(
-		msp_trace_image_read(f->layout, f->mem, f->g, f->g + 1, NULL, NULL, &image),
+		msp_trace_image_read(f->layout, f->mem, f->g, f->g + 1, NULL, NULL, 0, &image),
 		MSP_E_GONE);
 	msp_lj_traces_free(traces);
 }
@@ -332,7 +235,7 @@ static void test_lying_functions(void **state)
 		struct around a = {{f->mem, 99 + i, 2 + i % 300}, image->at, image->at + 4096};
 		struct msp_memory mem = {.read = lie_around, .ctx = &a};
 
-		if (msp_trace_image_read(f->layout, &mem, f->g, image->at, &vm, NULL, &lied))
+		if (msp_trace_image_read(f->layout, &mem, f->g, image->at, &vm, NULL, 0, &lied))
 			continue;
 		read++;
 		guesses += lied->guesses > 0;
@@ -377,7 +280,7 @@ static void test_memory(void **state)
 	for (uint32_t n = 1; n < 4096; n++) {
 		uint64_t at = trace_object(&f, n);
 
-		if (!at || msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, &image))
+		if (!at || msp_trace_image_read(f.layout, f.mem, f.g, at, NULL, NULL, 0, &image))
 			continue;
 		vm[count++] = vm_frame(image, image->szmcode / 2);
 		base = base_frame(image);
@@ -419,7 +322,7 @@ static void test_hostile(void **state)
 
 		for (uint32_t n = 1; n < 4; n++) {
 			if (msp_trace_image_read(f->layout, &mem, f->g, trace_object(f, n), NULL,
-						 NULL, &image))
+						 NULL, 0, &image))
 				continue;
 			read++;
 			for (uint32_t k = 0; k < image->node_count; k++)
