@@ -118,7 +118,7 @@ test-traces: tests
 
 COUNT ?= 1000000
 test-kit: tests
-	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) KIT=$(CURDIR)/$(BUILD)/tests/kit \
+	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) PROGRAMS="$(PROGRAMS)" SAMPLES=$(or $(SAMPLES),850) KIT=$(CURDIR)/$(BUILD)/tests/kit \
 		MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
 		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done
 

@@ -258,7 +258,7 @@ struct ljvm_piece {
 struct ljvm_place {
 	uint64_t pt;    /* GCproto */
 	uint32_t pos;   /* instruction, from 0 */
-	uint32_t outer; /* the call, another place; LJVM_NO_PLACE: the outermost of the trace */
+	uint32_t outer; /* the call: a place before this one; LJVM_NO_PLACE: the outermost of the trace */
 };
 #define LJVM_NO_PLACE 0xffffffffu
 

@@ -4,11 +4,13 @@
 # Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
 #
 # Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM.
-# CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
+# PROGRAMS of tests/traces (a few; empty: all), SAMPLES (200) of each. CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-: "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${SUITE:=bookworm}"
+: "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${SUITE:=bookworm}" \
+	"${PROGRAMS=hash metamethods objects sort}" "${SAMPLES:=200}"
+export SAMPLES
 cache=${MOONSPY_CACHE:-$root/.cache}
 apply=$root/instrument/apply
 
@@ -93,6 +95,12 @@ cross_programs() {
 	KIT=$work/kit
 }
 
+# The same tables as moonspy uses them: PROGRAMS of tests/traces, stopped at random.
+exact() {
+	echo "moonspy with these tables:"
+	LD_LIBRARY_PATH=$1 LUAJIT=$1/luajit EXACT=1 TEST_TRACES=$KIT/../traces/test-traces "$root/tests/traces/run.sh" $PROGRAMS
+}
+
 # moonspy takes it as evidence, by the symbol or by the note, and proves it on a program that runs.
 inspect() {
 	"$here/inspect.py" "$MOONSPY" "by its symbol" "$1/libluajit.so"
@@ -131,5 +139,6 @@ for tree; do
 	$emulator "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
 	$emulator "$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
+	[ -n "$CROSS" ] || exact "$built/src"
 	[ -n "$CROSS" ] || python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
 done
