@@ -63,6 +63,15 @@ static MSP_INLINE int lua_leaf_has(const struct msp_walk *w, uint64_t value)
 	return 0;
 }
 
+/* Is the stack a copy of what lies at w->cand_base, of which L->base still speaks? */
+MSP_SUB(lua_is_copied)
+{
+	uint64_t old = w->cand_base;
+
+	return lua_same_words(w, old + MSP_GIVEN_BACK, w->l_stack + MSP_GIVEN_BACK) &&
+	       lua_same_words(w, w->l_base - 16, w->l_base - 16 + w->l_stack - old);
+}
+
 /*
  * Case 2: was the stack at w->cand_base, which frame w->cand_pc has in a
  * register? Then it has the distance to the new one in another, or, before that
@@ -70,13 +79,18 @@ static MSP_INLINE int lua_leaf_has(const struct msp_walk *w, uint64_t value)
  */
 MSP_SUB(lua_was_stack)
 {
-	uint64_t old = w->cand_base, distance = w->l_stack - old;
+	uint64_t distance = w->l_stack - w->cand_base;
 
 	if (lua_kept_has(w, distance) || lua_leaf_has(w, distance))
 		return 1;
-	return lua_kept_has(w, w->l_stack) &&
-	       lua_same_words(w, old + MSP_GIVEN_BACK, w->l_stack + MSP_GIVEN_BACK) &&
-	       lua_same_words(w, w->l_base - 16, w->l_base - 16 + distance);
+	return lua_kept_has(w, w->l_stack) && MSP_CALL(w, lua_is_copied);
+}
+
+/* Case 2: or is w->cand_base the distance? The register of the old one is soon used again. */
+MSP_SUB(lua_was_moved_by)
+{
+	w->cand_base = w->l_stack - w->cand_base;
+	return w->l_base - w->cand_base <= w->l_end - w->l_stack && MSP_CALL(w, lua_is_copied);
 }
 
 /* Is the n-th of the kept register values the other stack's place? Then sets w->l_moved. */
@@ -96,7 +110,8 @@ MSP_SUB_N(lua_try_moved)
 		w->l_end = w->cand_base + size;
 		return 1;
 	}
-	if (w->l_base - w->cand_base > size || !MSP_CALL(w, lua_was_stack))
+	if (w->l_base - w->cand_base <= size ? !MSP_CALL(w, lua_was_stack)
+					     : !MSP_CALL(w, lua_was_moved_by))
 		return 0;
 	w->l_moved = w->l_stack - w->cand_base;
 	return 1;

@@ -266,6 +266,21 @@ static bool no_cfi(const struct session *s, const struct frame *frame)
 	return none;
 }
 
+/*
+ * Whether libdwfl lacks rbx where the frame is found by it: it forgets rbx in each function that
+ * has not saved it yet, and the dynamic linker's lazy binding has its frame there. Our step from
+ * here was compared by itself.
+ */
+static bool forgot_rbx(const struct session *s, int i)
+{
+	const struct frame *frame = &s->ours.frames[i];
+	uint64_t look = frame->regs.value[MSP_X64_RA] - !frame->exact;
+	const struct map *map = find_map(s, look);
+
+	return map && rule_at(map->table, look - map->base)->cfa_reg == MSP_X64_RBX &&
+	       !has_reg(&s->theirs.frames[i].regs, MSP_X64_RBX);
+}
+
 /* Both have the same frames; where one is longer there must be a reason. */
 static void compare_lengths(struct session *s)
 {
@@ -277,6 +292,8 @@ static void compare_lengths(struct session *s)
 			print_where(s, ours->count - 1, "explained: no row can say this rule");
 	} else if (ours->count == theirs->count) {
 		return;
+	} else if (ours->count > theirs->count && forgot_rbx(s, last)) {
+		s->rbx_default++;
 	} else if (no_cfi(s, &ours->frames[last])) {
 		/* libdwfl then tries the frame pointer; rows have stubs that it does not know. */
 		int *count = ours->count < theirs->count ? &s->frame_pointer : &s->only_ours;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: qemu_steps.sh QEMU-STEPS STEPS NAME MODE [SUITE], or qemu_steps.sh QEMU-STEPS STEPS all [SUITE...]
-# Steps a workload under Debian's arm64 LuaJIT in qemu's user mode: all stacks whole, all legal. A LuaJIT that
+# Steps a workload under Debian's arm64 LuaJIT in qemu's user mode: stacks whole, all legal. A LuaJIT that
 # crashes in the workload by itself has broken its own C stack: marks are right there, wrong stacks are not.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -87,13 +87,13 @@ stop() {
 	started=$remaining
 }
 
-# wait_for FILE TEXT: until a line of FILE holds TEXT, ten seconds at most.
+# wait_for FILE TEXT: until a line of FILE holds TEXT, a minute at most.
 wait_for() {
-	for _ in $(seq 100); do
+	for _ in $(seq 600); do
 		grep -q -- "$2" "$1" 2>/dev/null && return 0
 		sleep 0.1
 	done
-	echo "no \"$2\" in $1 after 10 s:"
+	echo "no \"$2\" in $1 after a minute:"
 	cat "$1"
 	exit 1
 }

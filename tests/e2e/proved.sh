@@ -24,16 +24,18 @@ END
 asked=0
 rejected=0
 prove() { # FILE OPTION
-	"$LUAJIT" "$2" "$1" 10 >"$work/out" 2>&1 &
+	rm -f "$work/begun"
+	"$LUAJIT" "$2" -e "io.open('$work/begun', 'w'):close()" "$1" 10 >"$work/out" 2>&1 &
 	target=$!
-	for wait in 0.05 0.3; do
+	until [ -e "$work/begun" ] || ! kill -0 $target 2>/dev/null; do sleep 0.01; done
+	for wait in 0 0.05 0.3; do
 		sleep $wait
 		kill -0 $target 2>/dev/null || break
 		asked=$((asked + 1))
-		if ! timeout 20 "$MOONSPY" inspect -p $target >"$work/inspect" 2>&1 &&
+		if ! timeout 60 "$MOONSPY" inspect -p $target >"$work/inspect" 2>&1 &&
 			kill -0 $target 2>/dev/null; then
 			rejected=$((rejected + 1))
-			echo "FAULT $(basename "$1") $2: $(grep -E 'FAILED|not proved' "$work/inspect" | tail -n 1)"
+			echo "FAULT $(basename "$1") $2 after $wait s: $(grep -E 'FAILED|not proved' "$work/inspect" || tail -n 3 "$work/inspect")"
 		fi
 	done
 	kill -9 $target 2>/dev/null || :
