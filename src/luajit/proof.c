@@ -16,12 +16,13 @@
 
 /* A running target changes between two reads of one check: a failed one is run again, so many times. */
 #define TRIES 6
+#define STACK_TRIES 16 /* while its new slots are cleared, page by page, its bounds do not agree */
 #define FRAME_TRIES \
 	24 /* with callbacks the innermost frame is left half of the time before it is read */
 #define OBJECT_TRIES 16 /* the list of all objects is followed into freed memory once in a while */
 #define ONE_OBJECT_TRIES 3
 #define FIRST_PAUSE_NS 100000L
-#define PAUSE_DOUBLINGS 4
+#define PAUSE_DOUBLINGS 6
 #define MAX_STATUS 6
 #define FF_C 1
 #define MIN_VMSTATE (-16)
@@ -601,7 +602,7 @@ int msp_lj_prove(const struct msp_lj_build *build, const struct msp_memory *mem,
 	/* The rest starts from the main thread. */
 	if (p->main_L) {
 		attempt(p, MSP_LJ_CHECK_CUR_L, check_cur_l);
-		attempt(p, MSP_LJ_CHECK_STACK, check_stack);
+		attempt_often(p, MSP_LJ_CHECK_STACK, check_stack, STACK_TRIES);
 		attempt(p, MSP_LJ_CHECK_STATE, check_state);
 		run_frames(p);
 		run_objects(p);

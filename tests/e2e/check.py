@@ -457,7 +457,7 @@ def check_roots(result, stacks, total):
 
 
 def parse_arguments(argv):
-    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"), add_help=False)
     parser.add_argument("profile", nargs="?")
     for name, kind, default in (("graph", str, None), ("truth", str, None), ("min-whole", float, 99.5),
                                 ("max-tv", float, 2.0), ("max-illegal", float, 0.0),
