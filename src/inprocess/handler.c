@@ -2,7 +2,8 @@
 /*
  * In the signal handler, and what leads to it. SIGPROF comes from the timers of sessions, each of
  * which counts the CPU time of one thread and signals that thread only. Everybody else's SIGPROF goes
- * to who had it before. No lock, no allocation, nothing of libc but memcpy() and system calls.
+ * to who had it before. No lock, no allocation, nothing of libc but memcpy(), sem_post()
+ * and system calls.
  */
 #include <errno.h>
 #include <string.h>
@@ -97,6 +98,8 @@ static void count(struct session *session, enum sysprof_event state)
 
 static void keep(struct session *session, struct sample *sample)
 {
+	bool known;
+
 	if (session->backtracer) {
 		sample->own = true;
 		collecting = sample;
@@ -105,7 +108,10 @@ static void keep(struct session *session, struct sample *sample)
 	}
 	sample->size = (uint32_t)(sizeof(*sample) + sample->frames * sizeof(*sample->frame) +
 				  sample->hosts * sizeof(uint64_t));
+	known = known_all(sample);
 	ring_add(&session->ring, sample);
+	if (!known || ring_fills(&session->ring))
+		worker_wake();
 }
 
 static void take_sample(struct session *session, const void *context)

@@ -46,6 +46,18 @@ void ring_add(struct ring *ring, struct sample *sample);
 struct sample *ring_first(struct ring *ring);
 void ring_drop(struct ring *ring, struct sample *sample);
 
+/* Much waits. */
+bool ring_fills(const struct ring *ring);
+
+/* ---- known.c: what has its name already; one for all sessions ---- */
+
+/* Could a look at the mappings have made the stack whole? */
+bool sample_may_be_new(const struct sample *sample);
+/* Has all that may go away its name? For handlers. */
+bool known_all(const struct sample *sample);
+void known_add(const struct sample *sample);
+void known_forget(void);
+
 /* ---- stream.c: what is written ---- */
 
 struct stream {
@@ -147,6 +159,8 @@ void handler_stop(struct session *session);
 int worker_look(char *why, size_t size);
 struct msp_self *worker_self(void);
 int worker_start(void);
+/* Has it look soon; for handlers, too. */
+void worker_wake(void);
 /* Has it do what the session's state asks for, and waits until it is done. */
 void worker_do(struct session *session, enum session_state until);
 /* When no session is left. */

@@ -42,3 +42,8 @@ void ring_drop(struct ring *ring, struct sample *sample)
 	atomic_store_explicit(&ring->tail, atomic_load(&ring->tail) + sample->size,
 			      memory_order_release);
 }
+
+bool ring_fills(const struct ring *ring)
+{
+	return atomic_load(&ring->head) - atomic_load(&ring->tail) > RING_SIZE / 4;
+}

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The profiler's own thread: it takes samples from the rings soon after they were made, while the
- * functions in them are still there, names them and writes them. All signals are blocked in it; it
- * ends with the last session. The process as a target stays, so that the next session starts at once.
+ * The profiler's own thread: it takes samples from the rings, names them and writes them. A handler wakes
+ * it for a stack with something that has no name yet, which may not be there for long, and when much
+ * waits. All signals are blocked in it; it ends with the last session. The process as a target stays,
+ * so that the next session starts at once.
  */
+#include <errno.h>
 #include <link.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "inprocess/internal.h"
 
-#define PASS_NS 10000000ull	/* between looks at the rings */
+#define PASS_NS 200000000ull	/* between looks at the rings, if nobody wakes it; between writes */
 #define REFRESH_NS 250000000ull /* between looks at the mappings, which take milliseconds */
-#define FLUSH_NS 200000000ull
-#define AT_ONCE 16 /* samples for which the lock is held */
+#define AT_ONCE 16		/* samples for which the lock is held */
 
 static struct {
 	struct msp_target *target;
@@ -26,8 +28,11 @@ static struct {
 	pthread_t thread;
 	bool running;
 	uint64_t epoch; /* a thread of another one leaves */
-	pthread_cond_t wake, done;
-} worker = {.wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+	sem_t wake;
+	bool ready;	     /* it is there */
+	_Atomic(bool) woken; /* it has not looked since */
+	pthread_cond_t done;
+} worker = {.done = PTHREAD_COND_INITIALIZER};
 
 uint64_t now_ns(void)
 {
@@ -85,10 +90,15 @@ static void close_target(void)
 
 static int refresh(void)
 {
+	int changed;
+
 	worker.refreshed_ns = now_ns();
 	worker.wanted = false;
 	dl_iterate_phdr(take_loads, &worker.loads);
-	return msp_self_refresh(worker.self);
+	changed = msp_self_refresh(worker.self);
+	if (changed)
+		known_forget();
+	return changed;
 }
 
 /* Libraries come and go; other mappings show when a stack meets them. */
@@ -99,18 +109,6 @@ static void refresh_if_new(void)
 	dl_iterate_phdr(take_loads, &loads);
 	if (loads != worker.loads || (worker.wanted && now_ns() - worker.refreshed_ns > REFRESH_NS))
 		refresh();
-}
-
-/* Could a look at the mappings have made the stack whole? */
-static bool may_be_new(const struct sample *sample)
-{
-	const struct msp_raw_frame *last = &sample->frame[sample->frames - 1];
-
-	if (!sample->frames || last->kind != MSP_RAW_ERROR)
-		return false;
-	return last->pos == MSP_ERR_NO_PROCESS || last->pos == MSP_ERR_NO_MAPPING ||
-	       last->pos == MSP_ERR_NO_FILE || last->pos == MSP_ERR_NO_TABLE ||
-	       last->pos == MSP_ERR_LUA_NO_VM;
 }
 
 int worker_look(char *why, size_t size)
@@ -139,6 +137,19 @@ int worker_look(char *why, size_t size)
 
 /* ---- The thread ---- */
 
+/* A function that is gone may be back under the same identity: it is not known. */
+static bool has_all_names(const struct msp_backtrace *backtrace)
+{
+	const struct msp_frame *f;
+
+	for (size_t i = 0; (f = msp_backtrace_frame(backtrace, i)); i++)
+		if ((f->kind == MSP_FRAME_LUA || f->kind == MSP_FRAME_JIT ||
+		     f->kind == MSP_FRAME_INLINED) &&
+		    !f->file)
+			return false;
+	return true;
+}
+
 /* Some samples of a session; true: there are more. */
 static bool take_some(struct session *session)
 {
@@ -148,8 +159,10 @@ static bool take_some(struct session *session)
 		sample = ring_first(&session->ring);
 		if (!sample)
 			return false;
-		worker.wanted |= may_be_new(sample);
+		worker.wanted |= sample_may_be_new(sample);
 		stream_sample(&session->stream, session, sample, worker.backtrace);
+		if (has_all_names(worker.backtrace))
+			known_add(sample);
 		ring_drop(&session->ring, sample);
 		if (session->stream.ended)
 			atomic_store(&session->sampling, false);
@@ -166,7 +179,7 @@ static void end(struct session *session)
 
 static void flush(struct session *session)
 {
-	if (now_ns() - session->flushed_ns < FLUSH_NS)
+	if (now_ns() - session->flushed_ns < PASS_NS)
 		return;
 	session->flushed_ns = now_ns();
 	stream_flush(&session->stream);
@@ -200,15 +213,24 @@ static bool look_after(struct session *session)
 	return more;
 }
 
+void worker_wake(void)
+{
+	if (!atomic_exchange(&worker.woken, true))
+		sem_post(&worker.wake);
+}
+
+/* With the lock held, which is given up meanwhile. */
 static void wait_a_pass(void)
 {
-	struct timespec until;
+	uint64_t ns = now_ns() + PASS_NS;
+	struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+				 .tv_nsec = (long)(ns % 1000000000)};
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += PASS_NS;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&worker.wake, &sysprof_lock, &until);
+	pthread_mutex_unlock(&sysprof_lock);
+	while (sem_clockwait(&worker.wake, CLOCK_MONOTONIC, &until) && errno == EINTR)
+		;
+	atomic_exchange(&worker.woken, false);
+	pthread_mutex_lock(&sysprof_lock);
 }
 
 static void *work(void *arg)
@@ -222,16 +244,17 @@ static void *work(void *arg)
 
 		for (int i = 0; i < SESSIONS; i++)
 			more |= look_after(&sessions[i]);
-		if (worker.self)
-			refresh_if_new();
 		if (more) {
 			pthread_mutex_unlock(&sysprof_lock);
 			sched_yield();
 			pthread_mutex_lock(&sysprof_lock);
-		} else if (worker.epoch == epoch) {
-			wait_a_pass();
+			continue;
 		}
+		if (worker.self)
+			refresh_if_new(); /* what waited has its names from what was there */
+		wait_a_pass();
 	}
+	worker_wake(); /* it may have been for the thread of the next epoch */
 	pthread_mutex_unlock(&sysprof_lock);
 	return NULL;
 }
@@ -244,6 +267,9 @@ int worker_start(void)
 	if (worker.running)
 		return 0;
 	worker.epoch++;
+	if (!worker.ready)
+		sem_init(&worker.wake, 0, 0);
+	worker.ready = true;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &kept);
 	err = pthread_create(&worker.thread, NULL, work, (void *)(uintptr_t)worker.epoch);
@@ -254,7 +280,7 @@ int worker_start(void)
 
 void worker_do(struct session *session, enum session_state until)
 {
-	pthread_cond_signal(&worker.wake);
+	worker_wake();
 	while (atomic_load(&session->state) != (int)until)
 		pthread_cond_wait(&worker.done, &sysprof_lock);
 }
@@ -267,7 +293,7 @@ void worker_stop(void)
 		return;
 	worker.epoch++;
 	worker.running = false;
-	pthread_cond_signal(&worker.wake);
+	worker_wake();
 	pthread_mutex_unlock(&sysprof_lock);
 	pthread_join(thread, NULL);
 	pthread_mutex_lock(&sysprof_lock);
@@ -276,6 +302,7 @@ void worker_stop(void)
 void worker_forget(void)
 {
 	worker.running = false;
-	pthread_cond_init(&worker.wake, NULL);
+	worker.ready = false;
+	atomic_store(&worker.woken, false);
 	pthread_cond_init(&worker.done, NULL);
 }
