@@ -92,6 +92,8 @@ void msp_cfi_rule(const struct msp_cfi_arch *arch, const struct msp_cfi_state *s
 int msp_cfi_compile(const struct msp_image *image, const struct msp_bytes *section, bool eh_frame,
 		    int64_t delta, struct msp_rows *rows);
 
+/* Rows for instructions of arm64 of which the CFI does not tell, or tells what is only right at calls. */
+int msp_frame_rows(struct msp_image *image, struct msp_rows *rows);
 /* Rows of linker stubs and signal trampolines without CFI; only where their code proves them. */
 int msp_stub_rows(struct msp_image *image, struct msp_rows *rows);
 /* Of functions of arm64's vDSO that leave the stack alone. */

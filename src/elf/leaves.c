@@ -6,42 +6,24 @@
  */
 #include <string.h>
 
+#include "elf/arm64.h"
 #include "elf/bytes.h"
 #include "elf/cfi.h"
 #include "elf/symbols.h"
 #include "moonspy/moonspy.h"
 
-#define SP 31
-#define LR 30
 /* A vDSO is smaller. */
 #define FILE_MAX (1 << 16)
 #define FUNCTION_MAX (1 << 14)
 
-static uint32_t field(uint32_t word, unsigned int at)
-{
-	return word >> at & 31;
-}
-
 /* Might the instruction move the stack pointer, or write x30? */
 static bool moves(uint32_t word)
 {
-	uint32_t class = word >> 25 & 15;
+	struct msp_a64_op op;
 
-	if (class < 4 || word >> 26 == 0x25 || (word & 0xfffff81f) == 0xd63f0000) /* bl, blr */
-		return true;
-	if (class == 10 || class == 11) /* branches, hints; mrs writes a register */
-		return (word & 0xfff00000) == 0xd5300000 && field(word, 0) == LR;
-	if ((class & 5) ==
-	    4) /* loads and stores: the base may move; of two registers; the status of a store */
-		return field(word, 5) >= LR || field(word, 0) == LR ||
-		       ((word & 0x3a000000) == 0x28000000 && field(word, 10) == LR) ||
-		       ((word & 0x3f000000) == 0x08000000 && field(word, 16) == LR);
-	if ((class & 7) == 7 || field(word, 0) != SP) /* vectors may write a general register */
-		return field(word, 0) == LR;
-	/* Mostly 31 is no register, but what a comparison writes; not with these. */
-	if ((word & 0x1f800000) == 0x12000000) /* and, orr, eor; tst */
-		return (word >> 29 & 3) != 3;
-	return !(word >> 29 & 1);
+	msp_a64_decode(word, &op);
+	return op.kind == MSP_A64_CALL || msp_a64_may_write(word, MSP_A64_LR) ||
+	       msp_a64_may_write(word, MSP_A64_SP);
 }
 
 static bool is_leaf(const struct msp_bytes *code)
@@ -60,7 +42,7 @@ static bool is_leaf(const struct msp_bytes *code)
 static int leaf_row(struct msp_image *image, const struct msp_segment *seg,
 		    const struct msp_symbol *function, struct msp_rows *rows)
 {
-	struct msp_rule rule = {.cfa_kind = MSP_CFA_REG, .cfa_reg = SP};
+	struct msp_rule rule = {.cfa_kind = MSP_CFA_REG, .cfa_reg = MSP_A64_SP};
 	uint64_t offset = seg->offset + (function->addr + image->min_vaddr - seg->vaddr);
 	struct msp_bytes code;
 	int err = 0;
