@@ -8,6 +8,7 @@
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N
+#	make test-kit-builds  the VM descriptor built in 18 ways: compilers, options, without each part; BUILDS="NAME..."
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
@@ -118,9 +119,14 @@ test-traces: tests
 
 COUNT ?= 1000000
 test-kit: tests
-	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) PROGRAMS="$(PROGRAMS)" SAMPLES=$(or $(SAMPLES),850) KIT=$(CURDIR)/$(BUILD)/tests/kit \
-		MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
+	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) TOOLS="gdb kit-usdt bpftrace perf" \
+		PROGRAMS="$(PROGRAMS)" SAMPLES=$(or $(SAMPLES),850) \
+		KIT=$(CURDIR)/$(BUILD)/tests/kit MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
 		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done
+
+test-kit-builds: tests
+	@scripts/debs --source --orig --unpack .cache/kit/src-bookworm bookworm luajit >/dev/null && \
+		KIT=$(CURDIR)/$(BUILD)/tests/kit tests/kit/builds.sh $(or $(TREES),.cache/kit/src-bookworm/luajit) $(BUILDS)
 
 test-companion: tests
 	@SECONDS_EACH=$(or $(SECONDS),10) python3 tests/companion/companion.py $(BUILD) helpers
@@ -143,4 +149,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-companion test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-kit-builds test-companion test-builds bench install clean check-format

@@ -2,6 +2,10 @@
 /* The VM descriptor (ljvm_descriptor.h) of this LuaJIT. Included at the end of lj_dispatch.c. */
 #include "lj_gc.h"
 #include "lj_target.h"
+#if LJ_HASFFI
+#include "lj_ctype.h"
+#include "lj_ccall.h"
+#endif
 
 #include "ljvm_descriptor.h"
 #include "ljvm_tree.h"
@@ -110,8 +114,7 @@ LJ_ASMF char lj_vm_asm_end[];
 #define LJVM_CODE_END NULL
 #endif
 #if LJ_HASFFI
-LJ_ASMF char ljvm_ffi_call[] __asm__("lj_vm_ffi_call");
-#define LJVM_FFI_CALL ljvm_ffi_call
+#define LJVM_FFI_CALL (const void *)lj_vm_ffi_call
 #else
 #define LJVM_FFI_CALL NULL
 #endif

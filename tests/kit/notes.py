@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: notes.py HEADER FILE...
+"""usage: notes.py HEADER PARTS FILE...
 
 The notes of a LuaJIT with the VM descriptor, in each FILE: one leads to the descriptor; the probes are those that HEADER tells
-of, with as many arguments, all in registers, and each lies on a nop.
+of, with as many arguments, all in registers, and each lies on a nop. PARTS: the words for what the build has, of jit, live,
+probes and note.
 """
 import re
 import subprocess
@@ -20,11 +21,13 @@ def readelf(*arguments):
     return subprocess.run(["readelf", "-W", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
 
 
-def told_of(header):
-    """Name and number of arguments of each probe."""
+def told_of(header, parts):
+    """Name and number of arguments of each probe that a build with these parts has."""
     with open(header, encoding="ascii") as file:
         rows = re.findall(r'^\t_\((\w+), "([^"]+)", "[^"]+"\)', file.read().split("define LJVM_PROBES")[1], re.M)
-    return {name: len(arguments.split(", ")) for name, arguments in rows}
+    assert rows, "the header tells of no probes"
+    return {name: len(arguments.split(", ")) for name, arguments in rows if "probes" in parts and
+            ("jit" in parts or not name.startswith("trace_")) and ("live" in parts or name != "gc_phase")}
 
 
 class File:
@@ -47,8 +50,10 @@ class File:
         return b""
 
 
-def descriptor_faults(file):
+def descriptor_faults(file, wanted):
     section = file.section(".note.luajit")
+    if not wanted:
+        return ["a note, though it was left out"] if section else []
     if not section or section[2] != "A":
         return ["no note that is loaded leads to the descriptor"]
     address, offset, _ = section
@@ -70,18 +75,19 @@ def probe_faults(file, told):
 
 
 def main():
-    told = told_of(sys.argv[1])
+    parts = sys.argv[2].split()
+    told = told_of(sys.argv[1], parts)
     wrong = []
-    for path in sys.argv[2:]:
+    for path in sys.argv[3:]:
         file = File(path)
         has = {note[0] for note in file.notes}
         print("notes (%s): %d probes at %d places" % (file.machine, len(has), len(file.notes)))
-        faults = descriptor_faults(file) + list(probe_faults(file, told))
+        faults = descriptor_faults(file, "note" in parts) + list(probe_faults(file, told))
         if has != set(told):
             faults.append("probes %s, told of %s" % (sorted(has), sorted(told)))
         wrong += ["%s: %s" % (path, fault) for fault in faults]
-    if wrong or not told:
-        sys.exit("\n".join(wrong or ["the header tells of no probe"]))
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 main()

@@ -4,7 +4,9 @@
 # Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
 #
 # Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM.
-# PROGRAMS of tests/traces (a few; empty: all), SAMPLES (200) of each. CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
+# PROGRAMS of tests/traces (a few; empty: all), SAMPLES (200) of each.
+# TOOLS: who listens to the probes; bpftrace and perf take longer (gdb kit-usdt).
+# CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -24,7 +26,7 @@ fail() {
 	exit 1
 }
 
-: "${CROSS:=}"
+: "${CROSS:=}" "${TOOLS:=gdb kit-usdt}"
 emulator=
 [ -z "$CROSS" ] || emulator="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
 for tool in make cc ${CROSS}gcc ${emulator%% *} gdb readelf dpkg-source; do
@@ -122,6 +124,26 @@ inspect() {
 	echo "inspect: proved on a program that runs"
 }
 
+# TOOL LUAJIT FILE
+listen() {
+	python3 "$here/probes.py" "$1" "$2" "$3" "$here/probes.lua" || [ $? = 77 ] || fail "probes"
+}
+
+probes() {
+	rm -rf "$work/strip"
+	mkdir "$work/strip"
+	cp "$1/luajit" "$work/strip"
+	cp "$work/stripped" "$work/strip/libluajit-5.1.so.2"
+	for tool in $TOOLS; do
+		[ $tool != kit-usdt ] || tool=$KIT/$tool
+		listen $tool "$1/luajit" "$1/libluajit.so"
+		# gdb needs main's symbol to begin.
+		[ $tool != gdb ] || continue
+		listen $tool "$work/static" "$work/static"
+		listen $tool "$work/strip/luajit" "$work/strip/libluajit-5.1.so.2"
+	done
+}
+
 [ -z "$CROSS" ] || cross_programs
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
@@ -132,7 +154,7 @@ for tree; do
 	${CROSS}gcc -o "$work/static" "$built"/src/l*.o -lm -ldl
 	${CROSS}strip "$work/static"
 	${CROSS}strip -o "$work/stripped" "$library"
-	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "$library" "$work/static" "$work/stripped"
+	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "jit live probes note" "$library" "$work/static" "$work/stripped"
 	"$here/constants.py" "$library" $emulator "$KIT/kit-constants"
 	[ -n "$CROSS" ] || [ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] ||
 		"$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
@@ -140,5 +162,5 @@ for tree; do
 	$emulator "$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
 	[ -n "$CROSS" ] || exact "$built/src"
-	[ -n "$CROSS" ] || python3 "$here/probes.py" "$built/src/luajit" "$here/probes.lua"
+	[ -n "$CROSS" ] || probes "$built/src"
 done

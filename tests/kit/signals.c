@@ -73,7 +73,7 @@ static void ask_nonsense(unsigned int *seed)
 	uint64_t g = 0, address = (uint64_t)(uintptr_t)&vm + (uint64_t)rand_r(seed) * 8 -
 				  ((uint64_t)1 << 33);
 
-	if (kit.helpers->vm(&own, 0, &vm) == 0 && kit.helpers->trace)
+	if (kit.helpers->trace && kit.helpers->vm && kit.helpers->vm(&own, 0, &vm) == 0)
 		kit.helpers->trace(&own, vm.g, address, &trace);
 	kit.helpers->owner(&own, address, &g, &trace);
 	kit.helpers->function(&own, address & ~(uint64_t)3, (int32_t)rand_r(seed), &function);
@@ -91,11 +91,23 @@ static void *asker(void *unused)
 	return unused;
 }
 
+/* The list of VMs has L's alone, or, NULL, none. Builds without the list have no helper for it. */
+static void check_list(const void *L)
+{
+	struct ljvm_vm vm;
+
+	if (!kit.helpers->vm)
+		return;
+	if (L && (kit.helpers->vm(&own, 0, &vm) < 0 || vm.main != (uint64_t)(uintptr_t)L))
+		kit_die("the VM is not in the list");
+	if (kit.helpers->vm(&own, L ? 1 : 0, &vm) != LJVM_E_NONE)
+		kit_die("a VM in the list that is not there");
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID};
-	struct ljvm_vm vm;
 	pthread_t thread;
 	void *L;
 
@@ -105,13 +117,10 @@ int main(int argc, char **argv)
 	kit_graph_read(argv[2]);
 	wanted = strtoul(argv[3], NULL, 10);
 	kit_reader(&kit, &own);
-	if (kit.helpers->vm(&own, 0, &vm) != LJVM_E_NONE)
-		kit_die("a VM before there is one");
+	check_list(NULL);
 	L = kit.newstate();
 	kit.openlibs(L);
-	if (kit.helpers->vm(&own, 0, &vm) < 0 || vm.main != (uint64_t)(uintptr_t)L ||
-	    kit.helpers->vm(&own, 1, &vm) != LJVM_E_NONE)
-		kit_die("the VM is not in the list, or not alone");
+	check_list(L);
 	sigaction(SIGUSR1, &action, NULL);
 	event.sigev_signo = SIGUSR1;
 	event._sigev_un._tid = gettid();
@@ -123,8 +132,7 @@ int main(int argc, char **argv)
 		kit_run(&kit, L, argv[2], 200);
 	pthread_join(thread, NULL);
 	kit.close(L);
-	if (kit.helpers->vm(&own, 0, &vm) != LJVM_E_NONE)
-		kit_die("the VM is still in the list");
+	check_list(NULL);
 	kit_judge(&counts, "signals");
 	if (!counts.interpreter || (kit.constants->jit && !counts.trace))
 		kit_die("never seen: the interpreter, or a trace");
