@@ -29,6 +29,7 @@ static const struct msp_lj_object_layout wide = {
 	.ct_name = 16,
 	.cts_top = 8,
 	.cts_g = 24,
+	.ud_meta = 32,
 };
 
 static const struct msp_lj_object_layout narrow = {
@@ -48,6 +49,7 @@ static const struct msp_lj_object_layout narrow = {
 	.ct_name = 12,
 	.cts_top = 8, /* its pointers are plain ones, of 8 bytes */
 	.cts_g = 24,
+	.ud_meta = 16,
 };
 
 const struct msp_lj_object_layout *msp_lj_object_layout(const struct msp_lj_layout *layout)

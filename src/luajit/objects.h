@@ -25,12 +25,13 @@ struct msp_lj_object_layout {
 	uint8_t cd_type, cd_data;
 	uint8_t ct_size, ct_name; /* CType: info at 0, size at 4, sib at 8, next at 10 */
 	uint8_t cts_top, cts_g;	  /* CTState: tab at 0 */
+	uint8_t ud_meta;	  /* GCudata.metatable */
 };
 const struct msp_lj_object_layout *msp_lj_object_layout(const struct msp_lj_layout *layout);
 
 /* A reference of the target's size; false: not readable. */
-bool msp_lj_read_ref(const struct msp_lj_layout *layout, const struct msp_memory *mem,
-		     uint64_t at, uint64_t *out);
+bool msp_lj_read_ref(const struct msp_lj_layout *layout, const struct msp_memory *mem, uint64_t at,
+		     uint64_t *out);
 /* Is it an address that an object may have? */
 static inline bool msp_lj_object_address(uint64_t addr)
 {
@@ -76,7 +77,6 @@ void msp_lj_cdata_read(struct msp_lj_values *values, struct msp_value *out);
 /* The value at an address, and the entries of a table down to depth levels. */
 void msp_lj_value_at(struct msp_lj_values *values, uint64_t at, unsigned int depth,
 		     struct msp_value *out);
-void msp_lj_table_entries(struct msp_lj_values *values, unsigned int depth,
-			  struct msp_value *out);
+void msp_lj_table_entries(struct msp_lj_values *values, unsigned int depth, struct msp_value *out);
 
 #endif

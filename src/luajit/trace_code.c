@@ -154,11 +154,19 @@ static uint32_t x64_does(const cs_insn *insn, csh handle)
 		return MSP_DOES_BRANCH;
 	if (insn->id == X86_INS_LEA)
 		return does;
+	if (insn->id == X86_INS_CALL && x86->operands[0].type == X86_OP_REG &&
+	    x86->operands[0].reg != X86_REG_RAX)
+		does |= MSP_DOES_FOREIGN;
 	if (is_type(insn, does))
 		does = MSP_DOES_TYPE;
 	for (uint8_t i = 0; i < x86->op_count; i++) {
-		if (x86->operands[i].type != X86_OP_MEM || !is_object(&x86->operands[i]))
+		if (x86->operands[i].type != X86_OP_MEM)
 			continue;
+		if (!is_object(&x86->operands[i])) {
+			if (x86->operands[i].mem.base != X86_REG_RSP)
+				does |= MSP_DOES_FIXED;
+			continue;
+		}
 		if (i == 0 && !(does & MSP_DOES_COMPARE))
 			does |= MSP_DOES_STORE;
 		else

@@ -37,6 +37,10 @@ enum msp_trace_does {
 	MSP_DOES_TYPE = 1 << 25,  /* looks at a value's type: for what comes before */
 	MSP_DOES_CHECK = 1 << 24, /* is it time for the collector? before all else */
 	MSP_DOES_SLOT = 1 << 22,  /* reads a slot of the Lua stack */
+	MSP_DOES_FIXED = 1 << 27, /* with a number that is constant, in memory */
+	MSP_DOES_FOREIGN =
+		1
+		<< 28, /* besides CALL: by a register that holds the function, as only the FFI does (asm_callx()) */
 	MSP_DOES_STATE = 1 << 26, /* besides CALL: its first argument is the Lua state */
 };
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Loops on the ways of a trace that can not be passed. */
+#include "luajit/trace_ir.h"
 #include "luajit/trace_proof.h"
 
-#define GUARD 0x80
 #define COMPARISONS 10 /* opcodes below are: LT GE LE GT ULT UGE ULE UGT EQ NE (lj_ir.h) */
-#define TYPE_INT 19
 #define SNAP_FRAME 0x10000u
 
 static struct msp_bc_ins ins_at(const struct msp_steps *s, const struct msp_trace_proto *p,
@@ -96,19 +95,9 @@ static uint32_t base_slot(const struct msp_trace_reader *r, uint32_t snap, uint3
 	return depth ? slot : 1 + fr2;
 }
 
-static const uint8_t *ir_at(const struct msp_trace_reader *r, uint32_t ref)
-{
-	return r->data + (size_t)(ref - r->nk) * MSP_IR_SIZE;
-}
-
-static bool is_ins(const struct msp_trace_reader *r, uint32_t ref)
-{
-	return ref > MSP_REF_BIAS && ref < r->nins;
-}
-
 static bool is_comparison(const struct msp_trace_reader *r, uint32_t ref)
 {
-	return is_ins(r, ref) && ir_at(r, ref)[4] & GUARD && ir_at(r, ref)[5] < COMPARISONS;
+	return msp_ir_is_ins(r, ref) && msp_ir_guard(r, ref) && msp_ir_at(r, ref)[5] < COMPARISONS;
 }
 
 /* What a slot holds at a snapshot; 0: what it held before the trace. */
@@ -132,17 +121,17 @@ static bool may_be(const struct msp_trace_reader *r, uint32_t ref, uint32_t coun
 
 	if (counter)
 		return ref == counter;
-	if (!is_ins(r, ref))
+	if (!msp_ir_is_ins(r, ref))
 		return false;
-	from = msp_get16(ir_at(r, ref));
-	return from == slot || (is_ins(r, from) && msp_get16(ir_at(r, from)) == slot);
+	from = msp_ir_a(r, ref);
+	return from == slot || (msp_ir_is_ins(r, from) && msp_ir_a(r, from) == slot);
 }
 
 static bool is_integer(const struct msp_trace_reader *r, uint32_t ref, int32_t *value)
 {
-	if (ref < r->nk || ref >= MSP_REF_BIAS || (ir_at(r, ref)[4] & 31) != TYPE_INT)
+	if (!msp_ir_is_constant(r, ref) || msp_ir_type(r, ref) != MSP_IR_INT)
 		return false;
-	*value = (int32_t)msp_get32(ir_at(r, ref));
+	*value = (int32_t)msp_get32(msp_ir_at(r, ref));
 	return true;
 }
 
@@ -155,14 +144,14 @@ static bool may_be_next(const struct msp_trace_reader *r, uint32_t ref, uint32_t
 {
 	int32_t have, is;
 
-	if (!is_ins(r, ref))
+	if (!msp_ir_is_ins(r, ref))
 		return false;
-	if (may_be(r, msp_get16(ir_at(r, ref)), counter, slot))
+	if (may_be(r, msp_ir_a(r, ref), counter, slot))
 		return true;
-	if (!is_ins(r, counter) || msp_get16(ir_at(r, ref)) != msp_get16(ir_at(r, counter)) ||
-	    !is_integer(r, msp_get16(ir_at(r, counter) + 2), &have))
+	if (!msp_ir_is_ins(r, counter) || msp_ir_a(r, ref) != msp_ir_a(r, counter) ||
+	    !is_integer(r, msp_ir_b(r, counter), &have))
 		return false;
-	return !step || !is_integer(r, msp_get16(ir_at(r, ref) + 2), &is) ||
+	return !step || !is_integer(r, msp_ir_b(r, ref), &is) ||
 	       (uint32_t)is == (uint32_t)have + (uint32_t)*step;
 }
 
@@ -177,7 +166,8 @@ static bool counts_unseen(const struct msp_trace_reader *r, uint32_t counter, ui
 		return true;
 	for (uint32_t ref = MSP_REF_BIAS + 1; ref < before && ref < r->nins; ref++)
 		for (int k = 0; is_comparison(r, ref) && k < 2; k++)
-			if (may_be_next(r, msp_get16(ir_at(r, ref) + 2 * k), counter, slot, step))
+			if (may_be_next(r, msp_get16(msp_ir_at(r, ref) + 2 * k), counter, slot,
+					step))
 				return true;
 	return false;
 }
@@ -190,16 +180,16 @@ static bool guard_unseen(const struct msp_trace_reader *r, uint32_t guard, const
 
 	if (!is_comparison(r, guard))
 		return true;
-	a = msp_get16(ir_at(r, guard));
-	b = msp_get16(ir_at(r, guard) + 2);
-	if (!is_ins(r, a) || counts_unseen(r, a, 0, step, before))
+	a = msp_ir_a(r, guard);
+	b = msp_ir_b(r, guard);
+	if (!msp_ir_is_ins(r, a) || counts_unseen(r, a, 0, step, before))
 		return true;
-	if (is_ins(r, b))
+	if (msp_ir_is_ins(r, b))
 		return counts_unseen(r, b, 0, step, before);
 	/* if the other side is a constant counter: has that side been compared with another one? */
 	for (uint32_t ref = MSP_REF_BIAS + 1; ref < before && ref < r->nins; ref++)
-		if (ref != guard && is_comparison(r, ref) && msp_get16(ir_at(r, ref)) == a &&
-		    msp_get16(ir_at(r, ref) + 2) < MSP_REF_BIAS)
+		if (ref != guard && is_comparison(r, ref) && msp_ir_a(r, ref) == a &&
+		    msp_ir_b(r, ref) < MSP_REF_BIAS)
 			return true;
 	return false;
 }

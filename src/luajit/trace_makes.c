@@ -14,7 +14,9 @@
 	 MSP_MAKES_NOT)
 /* A table's hash is computed. */
 #define ACCESS (BITS | MSP_MAKES_IMUL)
-#define FLOATS (MSP_MAKES_FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
+/* An addition, perhaps of a constant. */
+#define FADD (MSP_MAKES_FADD | MSP_MAKES_FADDK)
+#define FLOATS (FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
 /* Strings become numbers, where the trace has any that do; else it is no call. */
 #define SCAN (1u << 31)
 /* The same with strings that are compared. */
@@ -27,19 +29,19 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE,
 	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
 	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INDEX,
-	[MSP_BC_ADDVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_SUBVN] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_ADDVN] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBVN] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | FADD,
 	[MSP_BC_DIVVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODVN] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
-	[MSP_BC_ADDNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_SUBNV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_MULNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_ADDNV] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBNV] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULNV] = NUMBER | MSP_MAKES_FMUL | FADD,
 	[MSP_BC_DIVNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODNV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
-	[MSP_BC_ADDVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_SUBVV] = NUMBER | MSP_MAKES_FADD | MSP_MAKES_FSUB,
-	[MSP_BC_MULVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FADD,
+	[MSP_BC_ADDVV] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_SUBVV] = NUMBER | FADD | MSP_MAKES_FSUB,
+	[MSP_BC_MULVV] = NUMBER | MSP_MAKES_FMUL | FADD,
 	[MSP_BC_DIVVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_CALL | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
@@ -57,10 +59,10 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
-	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_FADD | MSP_MAKES_FSUB | SCAN,
-	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_FADD,
+	[MSP_BC_FORI... MSP_BC_JFORI] = FADD | MSP_MAKES_FSUB | SCAN,
+	[MSP_BC_FORL... MSP_BC_JFORL] = FADD,
 	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
-	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_FADD | SCAN,
+	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | FADD | SCAN,
 	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
 };
 
@@ -79,15 +81,21 @@ static const char *name_of(const struct msp_trace_reader *r, uint8_t ffid)
 	return name ? name : "";
 }
 
+/* A C type's or library's own metamethod: what it indexes is no function. */
+bool msp_builtin_is_ffi(const struct msp_trace_reader *r, uint8_t ffid)
+{
+	return !strncmp(name_of(r, ffid), "ffi:", 4);
+}
+
 /* Functions that call none but metamethods. Also those in C: where one is called, a trace ends. */
 bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid)
 {
 	static const char *const none[] = {
-		"bit.",		"ffi.",	   "table.insert", "table.remove", "table.concat",
-		"math.",	"string.", "assert",	   "type",	   "next",
-		"pairs",	"ipairs",  "rawget",	   "rawset",	   "rawequal",
-		"rawlen",	"select",  "tonumber",	   "tostring",	   "setmetatable",
-		"getmetatable", "unpack"};
+		"bit.",		"ffi.",		"ffi:",	   "table.insert", "table.remove",
+		"table.concat", "math.",	"string.", "assert",	   "type",
+		"next",		"pairs",	"ipairs",  "rawget",	   "rawset",
+		"rawequal",	"rawlen",	"select",  "tonumber",	   "tostring",
+		"setmetatable", "getmetatable", "unpack"};
 	const char *name = name_of(r, ffid);
 
 	if (!strcmp(name, "string.gsub"))
@@ -99,22 +107,29 @@ bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid)
 }
 
 /* Instructions that look for a metamethod, if what they work on is no number, table or string. */
-static bool has_metamethods(uint8_t op)
+bool msp_has_metamethods(uint8_t op)
 {
 	return op <= MSP_BC_ISNEP || op == MSP_BC_UNM || op == MSP_BC_LEN ||
 	       (op >= MSP_BC_ADDVN && op <= MSP_BC_CAT) ||
 	       (op >= MSP_BC_GGET && op <= MSP_BC_ITERC);
 }
 
-bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step)
+/*
+ * Looking for a metamethod, and what is done with C types' objects where there is none: of numbers
+ * they only have conversions, one of which adds a constant.
+ */
+static uint32_t of_lookup(const struct msp_trace_facts *facts, uint8_t op)
 {
-	return (s->facts->meta && has_metamethods(step->op)) ||
-	       (msp_bc_is_call(step->op) && step->op != MSP_BC_ITERN &&
-		step->calls == MSP_CALLEE_ANY);
+	uint32_t can = facts->lookup ? ACCESS : 0;
+
+	if (!facts->ctypes || op == MSP_BC_GGET || op == MSP_BC_GSET)
+		return can;
+	can |= ACCESS | (facts->wide ? MSP_MAKES_FADDK : 0);
+	return op <= MSP_BC_ISNEP ? can : can | MSP_MAKES_STORE | MSP_MAKES_INDEX | ALLOC;
 }
 
 /* What a function of the VM's own makes; all that are not named here: anything. */
-#define TO_BITS (MSP_MAKES_FADD | MSP_MAKES_IMUL | SCAN) /* what becomes of its arguments */
+#define TO_BITS (FADD | MSP_MAKES_IMUL | SCAN) /* what becomes of its arguments */
 
 static const struct {
 	const char *name;
@@ -140,6 +155,7 @@ static const struct {
 	{"string.byte", ALLOC | MSP_MAKES_INDEX},
 	{"string.len", ALLOC},
 	{"assert", MSP_MAKES_CALL},
+	{"tonumber", SCAN},
 	{"type", MSP_MAKES_CALL},
 };
 
@@ -151,26 +167,33 @@ uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step)
 		     (step->op >= MSP_BC_ADDVV && step->op <= MSP_BC_DIVVV) ||
 		     (step->op >= MSP_BC_FORL && step->op <= MSP_BC_JFORL);
 
-	if (!plain || ((s->facts->meta || s->facts->lookup) && has_metamethods(step->op)))
+	if (!plain || step->unknown)
 		return 0;
-	return FLOATS;
+	return s->facts->ctypes ? FLOATS & ~(uint32_t)(MSP_MAKES_FADDK | MSP_MAKES_XOR) : FLOATS;
 }
 
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step)
 {
 	const char *name;
+	uint32_t lookup;
 
-	if ((s->facts->meta || s->facts->lookup) && has_metamethods(step->op))
+	if (step->unknown)
 		return MSP_MAKES_ALL;
 	if (!msp_bc_is_call(step->op) || step->calls == MSP_CALLEE_ANY)
-		return with_calls(s->facts, makes[step->op]);
+		return with_calls(s->facts, makes[step->op]) |
+		       (msp_has_metamethods(step->op) ? of_lookup(s->facts, step->op) : 0);
 	if (step->calls == MSP_CALLEE_LUA)
 		return 0;
+	lookup = of_lookup(s->facts, step->op);
+	if (step->calls == MSP_CALLEE_NONE)
+		return lookup | MSP_MAKES_FOREIGN;
 	name = name_of(s->r, step->builtin);
+	if (!strncmp(name, "ffi.", 4))
+		return lookup;
 	for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++)
 		if (!strcmp(name, builtins[i].name))
-			return with_calls(s->facts, builtins[i].makes);
-	return MSP_MAKES_ALL;
+			return with_calls(s->facts, builtins[i].makes) | lookup;
+	return MSP_MAKES_ALL & ~(uint32_t)MSP_MAKES_FOREIGN;
 }
 
 uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
@@ -195,13 +218,15 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 		return MSP_MAKES_CHECK;
 	if (ins->does & MSP_DOES_STATE)
 		return MSP_MAKES_STATE;
+	if (ins->does & MSP_DOES_FOREIGN)
+		return MSP_MAKES_FOREIGN;
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
 		if (ins->does & of[i].does)
 			need |= of[i].makes;
 	if (ins->does & MSP_DOES_MUL)
 		need |= floats ? MSP_MAKES_FMUL : MSP_MAKES_IMUL;
 	if (ins->does & MSP_DOES_ADD && floats)
-		need |= MSP_MAKES_FADD;
+		need |= ins->does & MSP_DOES_FIXED ? MSP_MAKES_FADDK : MSP_MAKES_FADD;
 	if (ins->does & MSP_DOES_SUB && floats)
 		need |= MSP_MAKES_FSUB;
 	/* not where what was read is an operand: that is done for what computes with it */

@@ -163,7 +163,7 @@ static void conclude(struct proof *p, uint32_t i)
 	for (uint32_t k = s->steps; proof->node && k-- > 0;) {
 		if (!msp_step_in(p->left[i], k))
 			continue;
-		if (s->step[k].frame != f || msp_calls_unknown(s, &s->step[k]))
+		if (s->step[k].frame != f || s->step[k].unknown)
 			proof->whole = false;
 		if (s->step[k].frame == f)
 			proof->pos = s->step[k].pos;
@@ -188,10 +188,7 @@ static void prove(struct proof *p, uint32_t from, uint32_t to, int begin, int en
 
 	if (from >= to)
 		return;
-	memset(s, 0, sizeof(*s));
-	s->r = p->r;
-	s->facts = &p->facts;
-	if (!msp_steps_find(s, begin, end))
+	if (!msp_steps_find(p->r, &p->facts, begin, end, s))
 		return;
 	place_check(s, begin);
 	if (!narrow(p, from, to))

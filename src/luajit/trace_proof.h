@@ -23,6 +23,8 @@
 
 #define MSP_TRACE_LOWER 16
 #define MSP_TRACE_CALLS 128
+#define MSP_TRACE_METAS 32
+#define MSP_META_NAME 12
 
 struct msp_trace_facts {
 	struct msp_path_callees callees;		 /* all functions that it may call */
@@ -40,11 +42,19 @@ struct msp_trace_facts {
 		uint8_t calls;	 /* enum msp_callee */
 	} call[MSP_TRACE_CALLS]; /* what was found out of calls */
 	uint32_t calls;
-	bool known,	/* these are all, and the rest is true */
-		meta,	/* a metamethod in Lua may be called */
-		lookup, /* metatables are, but for indexing: most steps can have the code of one */
-		root,	/* not made for an exit, nor behind a call */
-		scans,	/* strings become numbers */
+	struct {
+		struct msp_trace_proto *proto;
+		char name[MSP_META_NAME];
+	} meta[MSP_TRACE_METAS]; /* metamethods that may be called */
+	uint32_t metas;
+	bool known,	  /* these are all, and the rest is true */
+		any_meta, /* other metamethods in Lua may be called, too */
+		ctypes,	  /* C types' objects are worked with */
+		wide,	  /* some of them unsigned and 64 bits wide */
+		indexed,  /* what is got by a name may be from a metamethod, or of a C type */
+		lookup, /* metatables are looked up, but for indexing: most steps can have the code of it */
+		root,	  /* not made for an exit, nor behind a call */
+		scans,	  /* strings become numbers */
 		compares; /* strings are compared */
 };
 void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *out);
@@ -58,12 +68,25 @@ static inline bool msp_trace_work(struct msp_trace_facts *facts, uint32_t n)
 
 /* What the call at pos of a function calls. */
 enum msp_callee {
-	MSP_CALLEE_ANY,	   /* any that there is, or none */
-	MSP_CALLEE_LUA,	   /* index in proto[] */
-	MSP_CALLEE_BUILTIN /* index in callees */
+	MSP_CALLEE_ANY,	    /* any that there is, or none */
+	MSP_CALLEE_LUA,	    /* index in proto[] */
+	MSP_CALLEE_BUILTIN, /* index in callees */
+	MSP_CALLEE_NONE,    /* no function: a C type or function, or by a metamethod */
 };
 enum msp_callee msp_trace_callee(struct msp_trace_reader *r, struct msp_trace_facts *facts,
 				 const struct msp_trace_proto *p, uint32_t pos, uint32_t *index);
+
+/* trace_callee.c: the string by which a table is accessed whose slot an instruction loads or stores; 0: none. */
+uint32_t msp_trace_key_of(const struct msp_trace_reader *r, uint32_t ref);
+/* The function that a loaded one was checked to be, before it was called; 0: none. */
+uint64_t msp_trace_checked_function(const struct msp_trace_reader *r, uint32_t loaded);
+
+/* trace_metas.c: what a constant tells of metamethods, and all the rest. */
+void msp_trace_metas_constant(struct msp_trace_reader *r, struct msp_trace_facts *facts,
+			      uint32_t ref);
+void msp_trace_metas_read(struct msp_trace_reader *r, struct msp_trace_facts *facts);
+/* Can a step of that opcode call it? */
+bool msp_meta_called_by(const struct msp_trace_facts *facts, uint32_t meta, uint8_t op);
 
 /* ---- All ways from one place to another (trace_steps.c) ---- */
 
@@ -72,6 +95,7 @@ struct msp_step {
 	uint8_t op;	 /* enum msp_bc_op */
 	uint8_t calls;	 /* enum msp_callee: of a call */
 	uint8_t builtin; /* its ffid */
+	bool unknown;	 /* can call something in Lua that is no step of its own */
 	uint32_t pos;
 	uint32_t not_to; /* the guard of a snapshot: does not go there. MSP_PATH_NONE: it is none */
 	uint32_t makes;	 /* of enum msp_makes */
@@ -99,6 +123,7 @@ struct msp_steps {
 	uint32_t walls;
 	uint16_t first; /* the innermost frame at the start */
 	uint16_t last;	/* the innermost frame at the end */
+	bool metas;	/* metamethods are followed */
 	bool too_many;	/* or something that is not understood: nothing is proved */
 };
 
@@ -119,7 +144,8 @@ enum { MSP_AT_LOOP = -1 }; /* where the loop begins again; else a snapshot */
  * All steps on ways from a snapshot, or from the loop's beginning, to a snapshot or the loop's end.
  * False: they are not known, or too many.
  */
-bool msp_steps_find(struct msp_steps *s, int from, int to);
+bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, int from, int to,
+		    struct msp_steps *out);
 
 /* ---- Loops (trace_loops.c) ---- */
 
@@ -156,15 +182,18 @@ enum msp_makes {
 	MSP_MAKES_SHIFT = 1 << 12,
 	MSP_MAKES_ROTATE = 1 << 13,
 	MSP_MAKES_NOT = 1 << 14,
-	MSP_MAKES_INDEX = 1 << 15, /* reads or writes memory with an index */
-	MSP_MAKES_STATE = 1 << 16, /* calls with the Lua state */
-	MSP_MAKES_ALL = (1 << 17) - 1,
-	MSP_MAKES_CHECK = 1 << 17, /* is it time for the collector? */
+	MSP_MAKES_INDEX = 1 << 15,   /* reads or writes memory with an index */
+	MSP_MAKES_STATE = 1 << 16,   /* calls with the Lua state */
+	MSP_MAKES_FADDK = 1 << 17,   /* adds a constant in memory */
+	MSP_MAKES_FOREIGN = 1 << 18, /* calls a C function of the program */
+	MSP_MAKES_ALL = (1 << 19) - 1,
+	MSP_MAKES_CHECK = 1 << 19, /* is it time for the collector? */
 };
-/* Can it be of something in Lua that the step has called, and that is no step of its own? */
-bool msp_calls_unknown(const struct msp_steps *s, const struct msp_step *step);
+/* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
+bool msp_has_metamethods(uint8_t op);
 /* Does a function of the VM's own call what it is given? */
 bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid);
+bool msp_builtin_is_ffi(const struct msp_trace_reader *r, uint8_t ffid);
 uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step);
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step);
 /* What the step that made an instruction must be able to make. */

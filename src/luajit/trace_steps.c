@@ -222,6 +222,29 @@ static bool is_active(const struct msp_steps *s, uint16_t frame,
 	return s->frame[frame].proto == proto;
 }
 
+/* Into the metamethods that a step may call, where they are known. */
+static void go_metas(struct msp_steps *s, const struct at *at)
+{
+	struct msp_step *step = &s->step[at->step];
+	const struct msp_trace_facts *facts = s->facts;
+	struct msp_path_frame f;
+
+	if (!msp_has_metamethods(step->op))
+		return;
+	step->unknown |= facts->any_meta;
+	for (uint32_t i = 0; i < facts->metas; i++) {
+		if (!msp_meta_called_by(facts, i, step->op))
+			continue;
+		if (!s->metas || step->calls == MSP_CALLEE_BUILTIN ||
+		    is_active(s, step->frame, facts->meta[i].proto)) {
+			step->unknown = true;
+			continue;
+		}
+		f = callee_frame(s, step, facts->meta[i].proto);
+		enter(s, at, &f);
+	}
+}
+
 /*
  * Into a function that is known, but not again into one that is active. What is called else is not
  * followed: the call may be, and make, all that it does.
@@ -247,6 +270,8 @@ static void go_call(struct msp_steps *s, const struct at *at)
 		if (msp_builtin_calls(s->r, step->builtin))
 			step->calls = MSP_CALLEE_ANY;
 	}
+	go_metas(s, at);
+	step->unknown |= step->calls == MSP_CALLEE_ANY;
 	if (is_tail_call(step->op))
 		leave(s, at, frame);
 	else
@@ -294,6 +319,7 @@ static void go_on(struct msp_steps *s, struct at *at)
 			return;
 		break;
 	default:
+		go_metas(s, at);
 		break;
 	}
 	for (int i = branches(s, step.frame, step.pos, to) ? 2 : 1; i-- > 0;) {
@@ -391,7 +417,7 @@ static void follow(struct msp_steps *s, int from, uint64_t *round)
 	}
 }
 
-bool msp_steps_find(struct msp_steps *s, int from, int to)
+static bool find_steps(struct msp_steps *s, int from, int to)
 {
 	uint64_t round[MSP_STEP_WORDS], any = 0;
 
@@ -419,4 +445,21 @@ bool msp_steps_find(struct msp_steps *s, int from, int to)
 		return false;
 	find_back_edges(s);
 	return true;
+}
+
+/* With the metamethods if that is not too much; else each step that can call one can be all that it does. */
+bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, int from, int to,
+		    struct msp_steps *s)
+{
+	for (int metas = facts->metas ? 1 : 0; metas >= 0; metas--) {
+		memset(s, 0, sizeof(*s));
+		s->r = r;
+		s->facts = facts;
+		s->metas = metas;
+		if (find_steps(s, from, to))
+			return true;
+		if (!s->too_many)
+			break;
+	}
+	return false;
 }
