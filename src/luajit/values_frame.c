@@ -7,7 +7,6 @@
 #include "luajit/proto.h"
 #include "moonspy/moonspy.h"
 
-#define FRAME_VARG 3
 #define VARARGS_MAX 250
 #define VARINFO_WORK 1000000u
 
@@ -112,7 +111,7 @@ static void read_varargs(struct reading *r)
 	if (r->values->layout->fr2 ? msp_read(r->values->mem, base - 8, &link, 8)
 				   : msp_read(r->values->mem, base - 4, &link, 4))
 		return;
-	if ((link & 7) != FRAME_VARG || (link & ~7ull) > base)
+	if ((link & 7) != MSP_FT_VARG || (link & ~7ull) > base)
 		return;
 	first = base - (link & ~7ull) + 8ull * r->pt.numparams;
 	for (uint32_t i = 0; first + 8ull * i + head < base && i < VARARGS_MAX; i++)

@@ -201,12 +201,12 @@ static void write_pc(const struct msp_vm_states *s, int32_t i, struct state *st)
 		st->over |= st->result;
 	} else if (insn->op == MSP_OP_MOV && is_mem(from, MSP_X64_RSP, s->y->cf_PC)) {
 		st->pc = st->saved ? PC_LINK : PC_OWN;
-	} else if (insn->op == MSP_OP_XOR && imm && from->value == FRAME_C && st->pc == PC_LINK) {
+	} else if (insn->op == MSP_OP_XOR && imm && from->value == MSP_FT_C && st->pc == PC_LINK) {
 		st->pc = PC_LINK_XOR;
-	} else if (insn->op == MSP_OP_SUB && imm && from->value == FRAME_VARG &&
+	} else if (insn->op == MSP_OP_SUB && imm && from->value == MSP_FT_VARG &&
 		   st->pc == PC_LINK) {
 		st->pc = PC_LINK_SUB;
-	} else if (insn->op == MSP_OP_ADD && imm && from->value == FRAME_VARG &&
+	} else if (insn->op == MSP_OP_ADD && imm && from->value == MSP_FT_VARG &&
 		   st->pc == PC_LINK_SUB) {
 		st->pc = PC_LINK;
 	} else if (insn->op == MSP_OP_AND && imm && was_link) {

@@ -110,7 +110,7 @@ static void write_pc(const struct msp_vm_states *s, int32_t i, struct state *st)
 	} else if (loads_lower_link(s, insn)) {
 		msp_vm_new_base(st, BASE_COPY_1);
 		st->pc = PC_LINK;
-	} else if (insn->op == MSP_OP_XOR && imm->value == FRAME_VARG && st->pc == PC_LINK) {
+	} else if (insn->op == MSP_OP_XOR && imm->value == MSP_FT_VARG && st->pc == PC_LINK) {
 		st->pc = PC_LINK_SUB;
 	} else if (insn->op == MSP_OP_MOV && is_mem(from, s->flow->abi->sp, s->y->cf_PC)) {
 		st->pc = st->saved ? PC_LINK : PC_OWN;

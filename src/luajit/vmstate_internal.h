@@ -5,18 +5,14 @@
 
 #include "luajit/vmstate.h"
 
-/* Frame link types, as in lj_frame.h. */
-#define FRAME_C 1
-#define FRAME_VARG 3
-
 /* What PC is. */
 enum pc_kind {
 	PC_OWN,	     /* a position, or of no meaning: not the frame's link */
 	PC_NEXT,     /* the same, or the link of a frame above that is left or will be called */
 	PC_CONT,     /* from a continuation frame: a position, unless that of an FFI callback */
 	PC_LINK,     /* the link of the frame at BASE */
-	PC_LINK_XOR, /* the same, its type changed by `xor PC, FRAME_C` */
-	PC_LINK_SUB, /* the same, less FRAME_VARG */
+	PC_LINK_XOR, /* the same, its type changed by `xor PC, MSP_FT_C` */
+	PC_LINK_SUB, /* the same, less MSP_FT_VARG */
 	PC_DISTANCE, /* the link without its type: to a frame on this C frame */
 	PC_OUTER,    /* the same, or what is computed from it: to what is below this C frame */
 };

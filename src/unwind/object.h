@@ -3,13 +3,6 @@
 #ifndef MSP_UNWIND_OBJECT_H
 #define MSP_UNWIND_OBJECT_H
 
-/* Frame link types: low three bits (lj_frame.h). */
-#define MSP_FT_LUA 0
-#define MSP_FT_C 1
-#define MSP_FT_CONT 2
-#define MSP_FT_VARG 3
-#define MSP_FT_CPCALL 5
-
 #define MSP_CONT_FFI_CALLBACK 1
 
 /* Bytes between two frames: a Lua stack has at most 65,500 slots and some (LUAI_MAXSTACK, luaconf.h). */

@@ -190,4 +190,13 @@ struct msp_lj_layout {
 #define MSP_GCT_FUNC 8
 #define MSP_GCT_TRACE 9
 
+/* Frame link types: the low three bits (lj_frame.h). */
+#define MSP_FT_LUA 0
+#define MSP_FT_C 1
+#define MSP_FT_CONT 2
+#define MSP_FT_VARG 3
+#define MSP_FT_CPCALL 5
+#define MSP_FT_PCALL 6
+#define MSP_FT_PCALLH 7
+
 #endif
