@@ -75,7 +75,7 @@ MSP_SUB(lua_is_copied)
 /*
  * Case 2: was the stack at w->cand_base, which frame w->cand_pc has in a
  * register? Then it has the distance to the new one in another, or, before that
- * is computed, the new one.
+ * is computed, the new one. 2: if it is copied.
  */
 MSP_SUB(lua_was_stack)
 {
@@ -83,20 +83,14 @@ MSP_SUB(lua_was_stack)
 
 	if (lua_kept_has(w, distance) || lua_leaf_has(w, distance))
 		return 1;
-	return lua_kept_has(w, w->l_stack) && MSP_CALL(w, lua_is_copied);
-}
-
-/* Case 2: or is w->cand_base the distance? The register of the old one is soon used again. */
-MSP_SUB(lua_was_moved_by)
-{
-	w->cand_base = w->l_stack - w->cand_base;
-	return w->l_base - w->cand_base <= w->l_end - w->l_stack && MSP_CALL(w, lua_is_copied);
+	return lua_kept_has(w, w->l_stack) ? 2 : 0;
 }
 
 /* Is the n-th of the kept register values the other stack's place? Then sets w->l_moved. */
 MSP_SUB_N(lua_try_moved)
 {
 	uint64_t size = w->l_end - w->l_stack;
+	int was;
 
 	w->cand_pc = (uint32_t)n / MSP_KEPT_REGS;
 	w->cand_base = w->kept[n / MSP_KEPT_REGS & (MSP_KEPT_FRAMES - 1)][n % MSP_KEPT_REGS];
@@ -110,8 +104,14 @@ MSP_SUB_N(lua_try_moved)
 		w->l_end = w->cand_base + size;
 		return 1;
 	}
-	if (w->l_base - w->cand_base <= size ? !MSP_CALL(w, lua_was_stack)
-					     : !MSP_CALL(w, lua_was_moved_by))
+	if (w->l_base - w->cand_base <= size) {
+		was = MSP_CALL(w, lua_was_stack);
+	} else { /* or it is the distance: the register of the old one is soon used again */
+		w->cand_base = w->l_stack - w->cand_base;
+		was = w->l_base - w->cand_base <= size ? 2 : 0;
+	}
+	/* Here, and not deeper: BPF has 8 calls. */
+	if (!was || (was == 2 && !MSP_CALL(w, lua_is_copied)))
 		return 0;
 	w->l_moved = w->l_stack - w->cand_base;
 	return 1;
