@@ -9,6 +9,7 @@
 #define MSP_TARGET_OWN_H
 
 #include <stdatomic.h>
+#include <sys/uio.h>
 
 #include "target/space.h"
 #include "unwind/walk.h"
@@ -28,16 +29,19 @@ struct own_tables {
 	uint32_t vms;
 };
 
-/* Memory that was read for a walk: one line is one system call. A power of two each; lines divide pages. */
-#define OWN_LINE 1024
-#define OWN_LINES 64
+/* Memory that was read for a walk, in lines, each by one system call. A power of two each; a line is a page or divides it. */
+#define OWN_LINE 4096
+#define OWN_LINES 32
 
 struct own_slot {
 	_Atomic(uint32_t) user; /* pid of the process whose handler has it; 0: free */
 	_Atomic(struct own_tables *) tables; /* what that uses */
 	uint32_t reads, most_reads;
 	uint32_t pid;
+	uint64_t sp;		  /* where the last walk began */
 	uint64_t line[OWN_LINES]; /* address that is there, 1: none */
+	bool used[OWN_LINES];	  /* by the walk under way, else by the last one */
+	struct iovec local[OWN_LINES], remote[OWN_LINES];
 	struct msp_memory memory;
 	struct msp_walk walk;
 	uint8_t bytes[OWN_LINES][OWN_LINE];

@@ -2,6 +2,7 @@
 /* Unwinding in signal handlers: right on a known stack, harmless on any registers whatever. */
 #include "help.h"
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 static struct msp_target *target;
@@ -14,6 +15,10 @@ static ucontext_t interrupted;
 static int count, few_count;
 static struct msp_raw_frame few[3];
 static struct msp_self_result few_result;
+static struct msp_raw_frame more[MSP_MAX_FRAMES];
+static bool bar;
+static char *barred; /* a page of the stack that is not readable for one more walk */
+static struct msp_self_result barred_result;
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {
@@ -24,6 +29,11 @@ static void on_signal(int number, siginfo_t *info, void *context)
 		_exit(1);
 	few_count = msp_self_unwind(self, context, few, 3, &few_result);
 	few_count += msp_self_unwind(self, context, few, 0, NULL);
+	if (barred) {
+		mprotect(barred, 4096, PROT_NONE);
+		msp_self_unwind(self, context, more, MSP_MAX_FRAMES, &barred_result);
+		mprotect(barred, 4096, PROT_READ | PROT_WRITE);
+	}
 	msp_registers_from_ucontext(context, &registers);
 }
 
@@ -51,6 +61,7 @@ static void sees_the_stack(void **state)
 	assert_int_equal(result.reason, MSP_ERR_NONE);
 	assert_int_equal(result.has_vm, 0);
 	assert_true(result.reads > 0 && result.reads < 100);
+	assert_int_equal(few_result.reads, 1); /* all that the one before had read */
 	assert_int_equal(registers.pc, frames[0].addr);
 	assert_int_equal(msp_backtrace_set(backtrace, frames, (size_t)count), count);
 	assert_true(msp_backtrace_name(backtrace) > 4);
@@ -69,6 +80,30 @@ static void little_room(void **state)
 	assert_int_equal(few[0].addr, frames[0].addr);
 	assert_int_equal(few[2].kind, MSP_RAW_ERROR);
 	assert_int_equal(few_result.reason, MSP_ERR_TRUNCATED);
+}
+
+__attribute__((noinline)) static void far_call(void)
+{
+	char room[5 * 4096];
+
+	__asm__ volatile("" : : "r"(room) : "memory");
+	if (bar)
+		barred = (char *)((uintptr_t)__builtin_frame_address(0) & ~4095ull);
+	outer_call();
+	barred = NULL;
+	__asm__ volatile("" : : "r"(room) : "memory");
+}
+
+/* What could be read for one stack and cannot for the next. */
+static void page_gone(void **state)
+{
+	bar = true;
+	far_call();
+	bar = false;
+	assert_true(count > 5);
+	assert_int_equal(result.reason, MSP_ERR_NONE);
+	assert_int_not_equal(barred_result.reason, MSP_ERR_NONE);
+	assert_int_not_equal(barred_result.reason, MSP_ERR_TRUNCATED);
 }
 
 static uint64_t seed = 1;
@@ -132,17 +167,17 @@ static void in_a_child(void **state)
 
 static void refreshes(void **state)
 {
-	struct msp_self_options options = {.size = sizeof(options), .slots = 1, .reads = 2};
+	struct msp_self_options options = {.size = sizeof(options), .slots = 1, .reads = 1};
 	struct msp_self *small, *other = self;
 
 	for (int i = 0; i < 20; i++)
 		assert_true(msp_self_refresh(self) >= 0);
 	assert_int_equal(msp_self_new(target, &options, &small), 0);
 	self = small;
-	outer_call();
+	far_call();
 	self = other;
 	assert_int_equal(result.reason, MSP_ERR_TRUNCATED);
-	assert_int_equal(result.reads, 2);
+	assert_int_equal(result.reads, 1);
 	msp_self_free(small);
 	msp_self_free(NULL);
 }
@@ -210,8 +245,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sees_the_stack), cmocka_unit_test(little_room),
-		cmocka_unit_test(any_registers),  cmocka_unit_test(in_a_child),
-		cmocka_unit_test(refreshes),	  cmocka_unit_test(leaks_nothing),
+		cmocka_unit_test(page_gone),	  cmocka_unit_test(any_registers),
+		cmocka_unit_test(in_a_child),	  cmocka_unit_test(refreshes),
+		cmocka_unit_test(leaks_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, start, end);
