@@ -45,6 +45,7 @@ struct ljvm_work {
 	uint32_t chain[LJVM_DEPTH]; /* the places of the last instruction, outermost first */
 	uint32_t code_count, code_room;
 	struct ljvm_code *code; /* from the end of the code on */
+	uint32_t end;           /* of the IR references that were emitted; all others have no place */
 	uint32_t of[0x10000];   /* by IR reference */
 };
 
@@ -92,13 +93,16 @@ void ljvm_table_begin(jit_State *J)
 			ljvm_give_up(NULL);
 			return;
 		}
+		memset(work->of, 0xff, sizeof(work->of));
+		work->end = REF_BIAS;
 		slot->unused = (uint64_t)(uintptr_t)work;
 	}
 	work = (struct ljvm_work *)(uintptr_t)slot->unused;
 	work->active = 1;
 	work->first = work->now = LJVM_NO_PLACE;
 	work->place_count = work->code_count = work->depth = 0;
-	memset(work->of, 0xff, sizeof(work->of));
+	memset(&work->of[REF_BIAS], 0xff, (work->end - REF_BIAS) * sizeof(work->of[0]));
+	work->end = REF_BIAS;
 }
 
 /* From now on, what is emitted comes from there. Frames that are as before keep their places. */
@@ -184,8 +188,11 @@ void ljvm_table_emit(jit_State *J, IRRef ref)
 {
 	struct ljvm_work *work = ljvm_work_of(J);
 
-	if (work)
-		work->of[ref & 0xffff] = work->now;
+	if (!work)
+		return;
+	work->of[ref & 0xffff] = work->now;
+	if (ref >= work->end && ref < 0x10000)
+		work->end = ref + 1;
 }
 
 /* What is emitted now is a copy of that instruction: loops are unrolled. */
