@@ -405,6 +405,28 @@ static MSP_INLINE void lua_trace_registers(struct msp_walk *w, const struct msp_
 }
 
 /*
+ * Compiled code that is returned to has made a call (x86-64: call, near or by any operand; arm64: bl, blr). What is
+ * no return address at all, for the frame before was not where its row says, leads here, too.
+ */
+MSP_SUB(lua_trace_calls)
+{
+	uint32_t word;
+
+	if (w->exact)
+		return 1;
+	if (host_read(w, w->buf, 8, w->pc - 8))
+		return 0;
+	if (host_arch(w) == MSP_ARCH_ARM64) {
+		word = *(const uint32_t *)(w->buf + 4);
+		return !(w->pc & 3) && (word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000);
+	}
+	word = w->buf[3] == 0xe8;
+	for (uint32_t at = 1; at < 7; at++) /* without a branch a turn, for the verifier */
+		word |= (w->buf[at] == 0xff) & ((w->buf[at + 1] >> 3 & 7) == 2);
+	return word;
+}
+
+/*
  * w->pc is in compiled code, or in the VM's code between it and the
  * interpreter. L->cframe is the VM C frame that the trace was entered from:
  * continue there, as if the interpreter had been interrupted.

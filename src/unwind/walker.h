@@ -51,7 +51,7 @@ MSP_SUB(step_native)
 	if (MSP_CALL(w, find_mapping)) {
 		if (!MSP_CALL(w, native_callback_stub))
 			return MSP_CALL(w, native_unwind);
-		err = MSP_CALL(w, lua_enter_trace);
+		err = MSP_CALL(w, lua_trace_calls) ? MSP_CALL(w, lua_enter_trace) : MSP_ERR_NO_MAPPING;
 		if (!err)
 			return MSP_STEP_MORE;
 		return walk_error(w, err == MSP_ERR_LUA_NO_VM ? MSP_ERR_NO_MAPPING : err);

@@ -198,6 +198,41 @@ static void trace_exits(void **state)
 	assert_int_equal(exits_from(STACK + 0x600), 0);
 }
 
+static int calls(int arch, uint64_t before)
+{
+	w.arch = (uint32_t)arch;
+	w.exact = 0;
+	w.pc = STACK + 0x108;
+	put(STACK + 0x100, before);
+	return MSP_CALL(&w, lua_trace_calls);
+}
+
+/* What is returned to outside of all files is compiled code only if there is a call before it. */
+static void returned_to(void **state)
+{
+	(void)state;
+	assert_true(calls(MSP_ARCH_ARM64, (uint64_t)BL << 32));
+	assert_true(calls(MSP_ARCH_ARM64, 0xd63f0100ull << 32)); /* blr x8 */
+	assert_false(calls(MSP_ARCH_ARM64, BL));
+	assert_false(calls(MSP_ARCH_ARM64, 0xd61f0100ull << 32)); /* br x8 */
+	assert_false(calls(MSP_ARCH_ARM64, STACK + 0x200));
+	assert_true(calls(MSP_ARCH_X86_64, 0x12345678e8909090));  /* call near */
+	assert_true(calls(MSP_ARCH_X86_64, 0xd0ffbeadde909090));  /* call rax */
+	assert_true(calls(MSP_ARCH_X86_64, 0x1234567815ff9090));  /* call [rip + x] */
+	assert_false(calls(MSP_ARCH_X86_64, 0xe0ffbeadde909090)); /* jmp rax */
+	assert_false(calls(MSP_ARCH_X86_64, 0x345678e890909090)); /* a call that ends elsewhere */
+	assert_false(calls(MSP_ARCH_X86_64, STACK + 0x200));
+	/* It need not be readable where a call would have been; what is about to run has called nothing. */
+	w.pc = STACK + 4;
+	assert_false(MSP_CALL(&w, lua_trace_calls));
+	w.exact = 1;
+	assert_true(MSP_CALL(&w, lua_trace_calls));
+	calls(MSP_ARCH_ARM64, (uint64_t)BL << 32);
+	put(STACK + 0x101, (uint64_t)BL << 32);
+	w.pc = STACK + 0x109;
+	assert_false(MSP_CALL(&w, lua_trace_calls));
+}
+
 /* A callback's own code: a slot's, then the page's first instructions. */
 static void callback(void **state)
 {
@@ -302,6 +337,7 @@ int main(void)
 		cmocka_unit_test_setup(leaf, start),
 		cmocka_unit_test_setup(fiber_root, start),
 		cmocka_unit_test_setup(trace_exits, start),
+		cmocka_unit_test_setup(returned_to, start),
 		cmocka_unit_test_setup(callback, start),
 		cmocka_unit_test_setup(landing, start),
 		cmocka_unit_test_setup(places_of_base, start),
