@@ -58,7 +58,21 @@ bool known_all(const struct sample *sample);
 void known_add(const struct sample *sample);
 void known_forget(void);
 
-/* ---- stream.c: what is written ---- */
+/* ---- memo.c: what was written for a stack ---- */
+
+struct memo;
+struct memo *memo_new(void);
+void memo_free(struct memo *memo);
+/* What was known does not hold any more. NULL is allowed. */
+void memo_forget(struct memo *memo);
+/* What was written for the same stack; NULL: it is to be named. */
+const uint8_t *memo_find(struct memo *memo, const struct sample *sample, uint64_t now, size_t *size);
+/* What is added from here to the end is for that stack. */
+void memo_begin(struct memo *memo, const struct sample *sample, uint64_t now);
+void memo_add(struct memo *memo, const void *from, size_t size);
+void memo_end(struct memo *memo);
+
+/* ---- stream.c, stream_bytes.c: what is written ---- */
 
 struct stream {
 	luam_Sysprof_writer writer;
@@ -73,16 +87,28 @@ struct stream {
 	uint8_t *record; /* being put together */
 	size_t record_used, record_room;
 	bool no_memory;
+	struct memo *memo;
 };
 
 struct session;
 int stream_open(struct stream *stream, luam_Sysprof_writer writer, void *ctx, uint8_t *buffer, size_t size);
 void stream_close(struct stream *stream);
 void stream_begin(struct stream *stream, const struct session *session);
-void stream_sample(struct stream *stream, const struct session *session, const struct sample *sample,
+/* True: all functions in it have their names. */
+bool stream_sample(struct stream *stream, const struct session *session, const struct sample *sample,
 		   struct msp_backtrace *backtrace);
 void stream_end(struct stream *stream, const struct session *session, uint64_t milliseconds);
 void stream_flush(struct stream *stream);
+/* For stream.c. */
+void put_bytes(struct stream *stream, const void *from, size_t size);
+void put_byte(struct stream *stream, uint8_t byte);
+void put_number(struct stream *stream, uint64_t value);
+/* A record is put together, then written. */
+void begin_record(struct stream *stream, enum sysprof_record kind);
+void add_number(struct stream *stream, uint64_t value);
+void add_text(struct stream *stream, const char *text);
+void end_record(struct stream *stream);
+void give_up(struct stream *stream, int error);
 
 /* ---- Sessions ---- */
 

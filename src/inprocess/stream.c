@@ -14,156 +14,6 @@
 #include "inprocess/internal.h"
 #include "output/msp_format.h"
 
-/* ---- Bytes ---- */
-
-int stream_open(struct stream *s, luam_Sysprof_writer writer, void *ctx, uint8_t *buffer,
-		size_t size)
-{
-	*s = (struct stream){.writer = writer,
-			     .ctx = ctx,
-			     .buffer = buffer,
-			     .size = size,
-			     .last_frame = -1,
-			     .last_function = -1};
-	if (!writer)
-		return 0;
-	s->frames = msp_profile_new();
-	s->functions = msp_profile_new();
-	s->number = malloc(MSP_PROFILE_MAX_STACK * sizeof(*s->number));
-	return s->frames && s->functions && s->number ? 0 : -1;
-}
-
-void stream_close(struct stream *s)
-{
-	msp_profile_free(s->frames);
-	msp_profile_free(s->functions);
-	free(s->record);
-	free(s->number);
-	s->frames = s->functions = NULL;
-	s->record = NULL;
-	s->number = NULL;
-	s->writer = NULL;
-}
-
-static void give_up(struct stream *s, int error)
-{
-	if (!s->error)
-		s->error = error ? error : EIO;
-	s->ended = true;
-	s->used = 0;
-}
-
-void stream_flush(struct stream *s)
-{
-	const void *data = s->buffer;
-	size_t written;
-
-	if (s->ended || !s->used)
-		return;
-	errno = 0;
-	written = s->writer(&data, s->used, s->ctx);
-	if (written < s->used || !data) {
-		give_up(s, errno);
-		return;
-	}
-	s->buffer = (uint8_t *)(uintptr_t)data;
-	s->used = 0;
-}
-
-static void put_bytes(struct stream *s, const void *from, size_t size)
-{
-	const uint8_t *at = from;
-
-	while (size && !s->ended) {
-		size_t part = s->size - s->used < size ? s->size - s->used : size;
-
-		memcpy(s->buffer + s->used, at, part);
-		s->used += part;
-		at += part;
-		size -= part;
-		if (s->used == s->size)
-			stream_flush(s);
-	}
-}
-
-static void put_byte(struct stream *s, uint8_t byte)
-{
-	put_bytes(s, &byte, 1);
-}
-
-static size_t encode(uint64_t value, uint8_t out[10])
-{
-	size_t n = 0;
-
-	for (; value >= 0x80; value >>= 7)
-		out[n++] = (uint8_t)(value | 0x80);
-	out[n++] = (uint8_t)value;
-	return n;
-}
-
-static void put_number(struct stream *s, uint64_t value)
-{
-	uint8_t bytes[10];
-
-	put_bytes(s, bytes, encode(value, bytes));
-}
-
-/* ---- Records ---- */
-
-static void add(struct stream *s, const void *from, size_t size)
-{
-	if (s->record_room - s->record_used < size) {
-		size_t room = 2 * s->record_room + size + 256;
-		uint8_t *more = realloc(s->record, room);
-
-		if (!more) {
-			s->no_memory = true;
-			return;
-		}
-		s->record = more;
-		s->record_room = room;
-	}
-	memcpy(s->record + s->record_used, from, size);
-	s->record_used += size;
-}
-
-static void add_number(struct stream *s, uint64_t value)
-{
-	uint8_t bytes[10];
-
-	add(s, bytes, encode(value, bytes));
-}
-
-static void add_text(struct stream *s, const char *text)
-{
-	size_t size = text ? strlen(text) + 1 : 0;
-
-	add_number(s, size);
-	if (size)
-		add(s, text, size);
-}
-
-static void begin_record(struct stream *s, enum sysprof_record kind)
-{
-	uint8_t byte = (uint8_t)kind;
-
-	s->record_used = 0;
-	add(s, SYSPROF_RECORD_MAGIC, strlen(SYSPROF_RECORD_MAGIC));
-	add(s, &byte, 1);
-}
-
-static void end_record(struct stream *s)
-{
-	if (s->no_memory) {
-		give_up(s, ENOMEM);
-		return;
-	}
-	put_byte(s, SYSPROF_NEW_CFUNC);
-	put_number(s, SYSPROF_RECORD_ADDRESS);
-	put_number(s, s->record_used);
-	put_bytes(s, s->record, s->record_used);
-}
-
 static void put_pair(struct stream *s, const char *key, const char *value)
 {
 	begin_record(s, SYSPROF_RECORD_META);
@@ -273,7 +123,8 @@ static bool wanted(const struct stack *stack, const struct msp_frame *f, size_t 
 	       f->kind == MSP_FRAME_STATE;
 }
 
-static void put_record(const struct stack *stack)
+/* Numbers of the frames to show, leaf first. Returns how many. */
+static size_t number_frames(const struct stack *stack)
 {
 	struct stream *s = stack->s;
 	const struct msp_frame *f;
@@ -286,6 +137,13 @@ static void put_record(const struct stack *stack)
 		if (id >= 0)
 			s->number[n++] = (uint32_t)id;
 	}
+	return n;
+}
+
+static void put_record(const struct stack *stack, size_t n)
+{
+	struct stream *s = stack->s;
+
 	begin_record(s, SYSPROF_RECORD_SAMPLE);
 	add_number(s, (uint64_t)getpid());
 	add_number(s, (uint64_t)stack->session->tid);
@@ -393,31 +251,75 @@ static void name_own(const struct stack *stack)
 	}
 }
 
-void stream_sample(struct stream *s, const struct session *session, const struct sample *sample,
+static void put_event(const struct stack *stack)
+{
+	uint8_t state = stack->sample->state;
+
+	if (state == SYSPROF_IN_TRACE) {
+		put_trace(stack);
+		return;
+	}
+	put_byte(stack->s, state);
+	if (state >= SYSPROF_IN_LFUNC && state <= SYSPROF_IN_CFUNC)
+		put_lua_stack(stack);
+	put_host_stack(stack);
+}
+
+/* A function that is gone may be back under the same identity. */
+static bool has_all_names(const struct msp_backtrace *backtrace)
+{
+	const struct msp_frame *f;
+
+	for (size_t i = 0; (f = msp_backtrace_frame(backtrace, i)); i++)
+		if (is_lua(f) && f->kind < MSP_FRAME_FAST && !f->file)
+			return false;
+	return true;
+}
+
+/* Frames and functions come before the sample that needs them: when the stack comes again they are there. */
+static void put_sample(const struct stack *stack, bool lasts, uint64_t now)
+{
+	struct stream *s = stack->s;
+	size_t n = number_frames(stack);
+
+	name_functions(stack);
+	if (lasts)
+		memo_begin(s->memo, stack->sample, now);
+	put_record(stack, n);
+	put_event(stack);
+	memo_end(s->memo);
+}
+
+bool stream_sample(struct stream *s, const struct session *session, const struct sample *sample,
 		   struct msp_backtrace *backtrace)
 {
 	struct stack stack = {s, session, sample, backtrace};
+	uint64_t now = now_ns();
+	const uint8_t *known;
+	size_t size;
+	bool lasts;
 
 	if (s->ended)
-		return;
+		return true;
+	known = sample->own ? NULL : memo_find(s->memo, sample, now, &size);
+	if (known) {
+		put_bytes(s, known, size);
+		return true;
+	}
 	if (msp_backtrace_set(backtrace, sample->frame, sample->frames) < 0 ||
 	    msp_backtrace_name(backtrace) < 0) {
 		give_up(s, ENOMEM);
-		return;
+		return false;
 	}
-	if (sample->own)
-		name_own(&stack);
-	else
-		put_record(&stack);
+	lasts = has_all_names(backtrace);
+	if (!sample->own) {
+		put_sample(&stack, lasts, now);
+		return lasts;
+	}
+	name_own(&stack);
 	name_functions(&stack);
-	if (sample->state == SYSPROF_IN_TRACE) {
-		put_trace(&stack);
-		return;
-	}
-	put_byte(s, sample->state);
-	if (sample->state >= SYSPROF_IN_LFUNC && sample->state <= SYSPROF_IN_CFUNC)
-		put_lua_stack(&stack);
-	put_host_stack(&stack);
+	put_event(&stack);
+	return lasts;
 }
 
 /* ---- Begin and end ---- */

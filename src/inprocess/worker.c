@@ -96,8 +96,11 @@ static int refresh(void)
 	worker.wanted = false;
 	dl_iterate_phdr(take_loads, &worker.loads);
 	changed = msp_self_refresh(worker.self);
-	if (changed)
-		known_forget();
+	if (!changed)
+		return 0;
+	known_forget();
+	for (int i = 0; i < SESSIONS; i++)
+		memo_forget(sessions[i].stream.memo);
 	return changed;
 }
 
@@ -137,19 +140,6 @@ int worker_look(char *why, size_t size)
 
 /* ---- The thread ---- */
 
-/* A function that is gone may be back under the same identity: it is not known. */
-static bool has_all_names(const struct msp_backtrace *backtrace)
-{
-	const struct msp_frame *f;
-
-	for (size_t i = 0; (f = msp_backtrace_frame(backtrace, i)); i++)
-		if ((f->kind == MSP_FRAME_LUA || f->kind == MSP_FRAME_JIT ||
-		     f->kind == MSP_FRAME_INLINED) &&
-		    !f->file)
-			return false;
-	return true;
-}
-
 /* Some samples of a session; true: there are more. */
 static bool take_some(struct session *session)
 {
@@ -160,8 +150,7 @@ static bool take_some(struct session *session)
 		if (!sample)
 			return false;
 		worker.wanted |= sample_may_be_new(sample);
-		stream_sample(&session->stream, session, sample, worker.backtrace);
-		if (has_all_names(worker.backtrace))
+		if (stream_sample(&session->stream, session, sample, worker.backtrace))
 			known_add(sample);
 		ring_drop(&session->ring, sample);
 		if (session->stream.ended)
