@@ -7,16 +7,16 @@
 #define POLYMORPHIC 0x60 /* GCproto.flags from there on: many closures were made of it (lj_obj.h) */
 #define MAX_MOVES 8
 
-/* Can another instruction than def have put a value into the slot, at pos? */
+/* Can another instruction than def have put a value into the slot, at pos? but: a jump that does not count. */
 static bool is_bypassed(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
-			uint32_t def, uint32_t pos)
+			uint32_t def, uint32_t pos, uint32_t but)
 {
 	struct msp_bc_ins ins;
 	int64_t target;
 
 	for (uint32_t q = 1; q < msp_trace_proto_size(p); q++) {
 		ins = msp_bc_decode(r->set, p->ins[q]);
-		if (q >= def && q <= pos)
+		if ((q >= def && q <= pos) || q == but)
 			continue;
 		target = msp_bc_is_jump(ins.op) || ins.op == MSP_BC_JFORL || ins.op == MSP_BC_JITERL
 				 ? msp_trace_loop_start(r, p, q)
@@ -38,7 +38,7 @@ static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_t
 		switch (msp_bc_mode(ins.op)) {
 		case MSP_BC_DST:
 			if (ins.a == slot)
-				return is_bypassed(r, p, def, pos) ? 0 : def;
+				return is_bypassed(r, p, def, pos, 0) ? 0 : def;
 			break;
 		case MSP_BC_NONE:
 			break;
@@ -48,6 +48,42 @@ static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_t
 		}
 	}
 	return 0;
+}
+
+/* Is what is in the slot at pos what a loop counts with? */
+static bool is_counter(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
+		       uint32_t pos, uint32_t slot)
+{
+	struct msp_bc_ins ins;
+	int64_t end;
+
+	for (uint32_t def = pos; --def >= 1;) {
+		ins = msp_bc_decode(r->set, p->ins[def]);
+		if ((ins.op == MSP_BC_FORI || ins.op == MSP_BC_JFORI) && ins.a + 3u == slot) {
+			end = msp_bc_target(&ins, def) - 1; /* its FORL */
+			return end > (int64_t)pos && !is_bypassed(r, p, def, pos, end);
+		}
+		if (msp_bc_mode(ins.op) != MSP_BC_NONE &&
+		    (msp_bc_mode(ins.op) == MSP_BC_DST ? ins.a == slot : ins.a <= slot))
+			return false;
+	}
+	return false;
+}
+
+bool msp_trace_is_number(const struct msp_trace_reader *r, struct msp_trace_facts *f,
+			 const struct msp_trace_proto *p, uint32_t pos, uint32_t slot)
+{
+	uint32_t def;
+	uint8_t op;
+
+	if (!msp_trace_work(f, 2 * msp_trace_proto_size(p)))
+		return false;
+	if (is_counter(r, p, pos, slot))
+		return true;
+	def = f->lookup ? 0 : sole_writer(r, p, pos, slot);
+	op = msp_bc_decode(r->set, p->ins[def]).op;
+	return def && (op == MSP_BC_KSHORT || op == MSP_BC_KNUM || op == MSP_BC_LEN ||
+		       (op >= MSP_BC_ADDVN && op <= MSP_BC_POW));
 }
 
 /* What an upvalue holds that never changes. */

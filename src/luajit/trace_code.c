@@ -4,6 +4,7 @@
 #include <capstone/capstone.h>
 
 #include "moonspy/moonspy.h"
+#include "luajit/objects.h"
 #include "unwind/tables.h"
 
 static const struct {
@@ -38,7 +39,7 @@ static const struct {
 	{X86_INS_TEST, MSP_DOES_COMPARE},
 	{X86_INS_UCOMISD, MSP_DOES_COMPARE | MSP_DOES_FLOAT},
 	{X86_INS_CVTSI2SD, MSP_DOES_CONVERT},
-	{X86_INS_CVTTSD2SI, MSP_DOES_CONVERT},
+	{X86_INS_CVTTSD2SI, MSP_DOES_CONVERT | MSP_DOES_TOINT},
 	{X86_INS_CVTSD2SS, MSP_DOES_CONVERT},
 	{X86_INS_CVTSS2SD, MSP_DOES_CONVERT},
 	{X86_INS_CALL, MSP_DOES_CALL},
@@ -194,6 +195,8 @@ struct decoder {
 	int check;  /* branches to come until its end: over the collector's step, and behind it */
 	x86_reg reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
 	int64_t disp;
+	uint64_t key; /* the string that the last instruction has loaded, and where to */
+	x86_reg key_reg;
 };
 
 static bool loads_state(const struct decoder *d, const cs_insn *insn)
@@ -247,6 +250,47 @@ static void follow_check(struct decoder *d, const cs_insn *insn, struct msp_trac
 	out->imm = 0;
 }
 
+/* The string of a tagged value (LJ_TSTR); 0: it is none. */
+static uint64_t tagged_string(const struct msp_lj_layout *y, int64_t value)
+{
+	if (y->gc64)
+		return value >> 47 == ~MSP_GCT_STR ? (uint64_t)value & ((1ull << 47) - 1) : 0;
+	return value >> 32 == ~MSP_GCT_STR ? (uint32_t)value : 0;
+}
+
+/*
+ * A node's key is compared with a string that was loaded right before (lj_asm_x86.h: asm_hrefk(),
+ * asm_href()). With GC64 a table's sizes are told by their places in it.
+ */
+static void follow_key(struct decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	const cs_x86_op *op = insn->detail->x86.operands;
+	const struct msp_lj_object_layout *o = msp_lj_object_layout(d->layout);
+
+	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM) {
+		if (d->key && d->key_reg == op[0].reg && op[0].size == 8) {
+			out->does |= MSP_DOES_KEY;
+			out->key = d->key;
+			out[-1].does |= MSP_DOES_KEY;
+			out[-1].key = d->key;
+		} else if (d->layout->gc64 && op[0].size == 4 && is_object(&op[1]) &&
+			   op[1].mem.index == X86_REG_INVALID && op[1].mem.disp == o->tab_asize) {
+			out->does |= MSP_DOES_ARRAY;
+		}
+	}
+	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_MEM && op[1].type == X86_OP_IMM &&
+	    d->layout->gc64 && op[0].size == 4 && is_object(&op[0]) &&
+	    op[0].mem.index == X86_REG_INVALID && op[0].mem.disp == o->tab_hmask &&
+	    op[1].imm >= 0 && !(op[1].imm & (op[1].imm + 1)))
+		out->does |= MSP_DOES_KEY;
+	d->key = 0;
+	if ((insn->id == X86_INS_MOVABS || insn->id == X86_INS_MOV) && op[0].type == X86_OP_REG &&
+	    op[1].type == X86_OP_IMM) {
+		d->key = tagged_string(d->layout, op[1].imm);
+		d->key_reg = op[0].reg;
+	}
+}
+
 static void decode(struct decoder *d, const cs_insn *insn, uint64_t addr, struct msp_trace_ins *out)
 {
 	*out = (struct msp_trace_ins){.code = insn->address - addr,
@@ -260,6 +304,7 @@ static void decode(struct decoder *d, const cs_insn *insn, uint64_t addr, struct
 	d->base = d->base && insn->id != X86_INS_CALL &&
 		  keeps(d->handle, insn, X86_REG_RDX, X86_REG_EDX);
 	follow_state(d, insn, out);
+	follow_key(d, insn, out);
 	follow_check(d, insn, out);
 }
 

@@ -41,13 +41,17 @@ enum msp_trace_does {
 	MSP_DOES_FOREIGN =
 		1
 		<< 28, /* besides CALL: by a register that holds the function, as only the FFI does (asm_callx()) */
-	MSP_DOES_STATE = 1 << 26, /* besides CALL: its first argument is the Lua state */
+	MSP_DOES_ARRAY = 1 << 29,  /* is an index within a table's array? */
+	MSP_DOES_KEY = 1 << 30,	   /* is there a key in a table's hash, and where? */
+	MSP_DOES_TOINT = 1u << 31, /* besides CONVERT: a number to an integer */
+	MSP_DOES_STATE = 1 << 26,  /* besides CALL: its first argument is the Lua state */
 };
 
 struct msp_trace_ins {
 	uint32_t code; /* its offset */
 	uint32_t does; /* of enum msp_trace_does; 0: nothing that tells */
 	uint64_t imm;  /* a constant in it that may be an object's address; 0: none */
+	uint64_t key;  /* KEY: the string, if it is told; 0: it is not */
 	uint64_t jump; /* where it jumps to, always or not; 0: it does not */
 	int32_t slot;  /* SLOT: which one, from the trace's base */
 };

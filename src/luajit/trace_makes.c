@@ -13,7 +13,7 @@
 	(MSP_MAKES_AND | MSP_MAKES_OR | MSP_MAKES_XOR | MSP_MAKES_SHIFT | MSP_MAKES_ROTATE | \
 	 MSP_MAKES_NOT)
 /* A table's hash is computed. */
-#define ACCESS (BITS | MSP_MAKES_IMUL)
+#define ACCESS (BITS | MSP_MAKES_IMUL | MSP_MAKES_KEY)
 /* An addition, perhaps of a constant. */
 #define FADD (MSP_MAKES_FADD | MSP_MAKES_FADDK)
 #define FLOATS (FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
@@ -23,12 +23,13 @@
 #define COMPARE (1u << 30)
 /* A new object, or room for a key: the Lua state is the first argument, if that is seen. */
 #define ALLOC (MSP_MAKES_CALL | MSP_MAKES_STATE)
-#define NUMBER (SCAN | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
+#define NUMBER \
+	(SCAN | MSP_MAKES_INT | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
 
 static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE,
 	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
-	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INDEX,
+	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INT | MSP_MAKES_INDEX,
 	[MSP_BC_ADDVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | FADD,
@@ -51,18 +52,18 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_GGET] = ACCESS,
 	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE | ALLOC,
-	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INDEX,
+	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_INDEX,
 	[MSP_BC_TGETS] = ACCESS,
 	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | MSP_MAKES_INDEX,
-	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
+	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
 	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
-	[MSP_BC_FORI... MSP_BC_JFORI] = FADD | MSP_MAKES_FSUB | SCAN,
-	[MSP_BC_FORL... MSP_BC_JFORL] = FADD,
+	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_INT | FADD | MSP_MAKES_FSUB | SCAN,
+	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_INT | FADD,
 	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
-	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | FADD | SCAN,
+	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_INT | FADD | SCAN,
 	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
 };
 
@@ -125,11 +126,12 @@ static uint32_t of_lookup(const struct msp_trace_facts *facts, uint8_t op)
 	if (!facts->ctypes || op == MSP_BC_GGET || op == MSP_BC_GSET)
 		return can;
 	can |= ACCESS | (facts->wide ? MSP_MAKES_FADDK : 0);
-	return op <= MSP_BC_ISNEP ? can : can | MSP_MAKES_STORE | MSP_MAKES_INDEX | ALLOC;
+	can |= MSP_MAKES_INDEX | MSP_MAKES_INT;
+	return op <= MSP_BC_ISNEP ? can : can | MSP_MAKES_STORE | ALLOC;
 }
 
 /* What a function of the VM's own makes; all that are not named here: anything. */
-#define TO_BITS (FADD | MSP_MAKES_IMUL | SCAN) /* what becomes of its arguments */
+#define TO_BITS (FADD | MSP_MAKES_IMUL | MSP_MAKES_INT | SCAN) /* what becomes of its arguments */
 
 static const struct {
 	const char *name;
@@ -147,15 +149,15 @@ static const struct {
 	{"bit.rol", TO_BITS | MSP_MAKES_ROTATE},
 	{"bit.ror", TO_BITS | MSP_MAKES_ROTATE},
 	{"math.abs", MSP_MAKES_AND | SCAN},
-	{"math.ceil", MSP_MAKES_ROUND | MSP_MAKES_CALL},
-	{"math.floor", MSP_MAKES_ROUND | MSP_MAKES_CALL},
+	{"math.ceil", MSP_MAKES_INT | MSP_MAKES_ROUND | MSP_MAKES_CALL},
+	{"math.floor", MSP_MAKES_INT | MSP_MAKES_ROUND | MSP_MAKES_CALL},
 	{"math.max", SCAN},
 	{"math.min", SCAN},
 	{"math.sqrt", MSP_MAKES_SQRT | MSP_MAKES_CALL},
-	{"string.byte", ALLOC | MSP_MAKES_INDEX},
+	{"string.byte", MSP_MAKES_INT | ALLOC | MSP_MAKES_INDEX},
 	{"string.len", ALLOC},
 	{"assert", MSP_MAKES_CALL},
-	{"tonumber", SCAN},
+	{"tonumber", MSP_MAKES_INT | SCAN},
 	{"type", MSP_MAKES_CALL},
 };
 
@@ -233,5 +235,39 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 	if (ins->does & MSP_DOES_INDEX &&
 	    !(ins->does & ~(uint32_t)(MSP_DOES_INDEX | MSP_DOES_LOAD | MSP_DOES_STORE)))
 		need |= MSP_MAKES_INDEX;
+	if (ins->does & MSP_DOES_ARRAY)
+		need |= MSP_MAKES_INDEX;
+	if (ins->does & MSP_DOES_KEY)
+		need |= MSP_MAKES_KEY;
+	if (ins->does & MSP_DOES_TOINT)
+		need |= MSP_MAKES_INT;
 	return need;
+}
+
+/* The string by which a step accesses a table, if it can be no other. */
+uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step)
+{
+	struct msp_trace_proto *p = s->frame[step->frame].proto;
+	struct msp_bc_ins ins = msp_bc_decode(s->r->set, p->ins[step->pos]);
+
+	if (step->unknown)
+		return 0;
+	switch (ins.op) {
+	case MSP_BC_TGETS:
+	case MSP_BC_TSETS:
+		return msp_trace_object(s->r, p, ins.c);
+	case MSP_BC_GGET:
+	case MSP_BC_GSET:
+		return msp_trace_object(s->r, p, ins.d);
+	case MSP_BC_TGETB:
+	case MSP_BC_TGETR:
+	case MSP_BC_TSETB:
+	case MSP_BC_TSETR:
+		return MSP_KEY_NONE;
+	case MSP_BC_TGETV:
+	case MSP_BC_TSETV:
+		return msp_trace_is_number(s->r, s->facts, p, step->pos, ins.c) ? MSP_KEY_NONE : 0;
+	default:
+		return 0;
+	}
 }

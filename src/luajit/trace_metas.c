@@ -76,6 +76,13 @@ static bool read_name(const struct msp_trace_reader *r, uint64_t str, char text[
 	return true;
 }
 
+bool msp_trace_is_meta_name(const struct msp_trace_reader *r, uint64_t string)
+{
+	char name[MSP_META_NAME];
+
+	return !read_name(r, string, name) || (name[0] == '_' && name[1] == '_');
+}
+
 static void add_meta(struct msp_trace_reader *r, struct msp_trace_facts *f, const char *name,
 		     uint64_t fn, bool own)
 {

@@ -53,7 +53,8 @@ static void spread(const struct msp_steps *s, struct left *left, bool back)
 }
 
 /* Goes on to the steps that are next, and leaves those that can make an instruction. False: none. */
-static bool advance(const struct msp_steps *s, struct left *left, uint32_t need, bool back)
+static bool advance(const struct msp_steps *s, struct left *left, uint32_t need, uint64_t key,
+		    bool back)
 {
 	uint64_t any = 0;
 
@@ -65,7 +66,7 @@ static bool advance(const struct msp_steps *s, struct left *left, uint32_t need,
 
 		if (!(left->all[i / 64] & bit))
 			continue;
-		if (need & ~s->step[i].makes ||
+		if (need & ~s->step[i].makes || (key && s->step[i].key && s->step[i].key != key) ||
 		    (need & s->step[i].once && !(left->fresh[i / 64] & bit))) {
 			left->all[i / 64] &= ~bit;
 			left->fresh[i / 64] &= ~bit;
@@ -87,7 +88,7 @@ static bool narrow(struct proof *p, uint32_t from, uint32_t to)
 	begin(&left, s->start);
 	for (uint32_t i = from; i < to; i++) {
 		if (!msp_trace_work(s->facts, s->steps + s->edges) ||
-		    !advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), false))
+		    !advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), p->r->ins[i].key, false))
 			return false;
 		memcpy(p->left[i], left.all, sizeof(left.all));
 	}
@@ -95,7 +96,7 @@ static bool narrow(struct proof *p, uint32_t from, uint32_t to)
 	for (uint32_t i = to; i-- > from;) {
 		uint64_t any = 0;
 
-		if (!advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), true))
+		if (!advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), p->r->ins[i].key, true))
 			return false;
 		for (uint32_t k = 0; k < WORDS; k++)
 			any |= p->left[i][k] &= left.all[k];
@@ -171,14 +172,17 @@ static void conclude(struct proof *p, uint32_t i)
 }
 
 /*
- * The collector's step is checked for where the trace or its loop begins, with the snapshot of that
- * place (lj_asm.c: asm_gc_check()).
+ * What is made where the trace or its loop begins: the check whether it is time to collect, which
+ * has the snapshot of that place (lj_asm.c: asm_gc_check()), and the integers of the loop around.
  */
-static void place_check(struct msp_steps *s, int begin)
+static void place_head(struct msp_steps *s, int begin)
 {
-	for (uint32_t i = 0; i < s->steps; i++)
+	for (uint32_t i = 0; i < s->steps; i++) {
 		if (begin > 0 || msp_step_in(s->start, i))
 			s->step[i].makes |= MSP_MAKES_CHECK;
+		if (begin == 0 && msp_step_in(s->start, i))
+			s->step[i].makes |= MSP_MAKES_INT;
+	}
 }
 
 /* Of ins[from, to), which lie on the way from a place to another. */
@@ -190,7 +194,7 @@ static void prove(struct proof *p, uint32_t from, uint32_t to, int begin, int en
 		return;
 	if (!msp_steps_find(p->r, &p->facts, begin, end, s))
 		return;
-	place_check(s, begin);
+	place_head(s, begin);
 	if (!narrow(p, from, to))
 		return;
 	for (uint32_t i = from; i < to; i++)
@@ -248,6 +252,14 @@ static void keep(struct proof *p)
 	p->proof = NULL;
 }
 
+/* Any step that accesses a table can look for a metamethod. */
+static void forget_meta_names(struct msp_trace_reader *r)
+{
+	for (uint32_t i = 0; i < r->ins_count; i++)
+		if (r->ins[i].key && msp_trace_is_meta_name(r, r->ins[i].key))
+			r->ins[i].key = 0;
+}
+
 void msp_trace_prove(struct msp_trace_reader *r)
 {
 	struct proof *p;
@@ -261,6 +273,7 @@ void msp_trace_prove(struct msp_trace_reader *r)
 	p->proof = calloc(r->ins_count, sizeof(*p->proof));
 	p->left = malloc(r->ins_count * sizeof(*p->left));
 	msp_trace_facts_read(r, &p->facts);
+	forget_meta_names(r);
 	if (p->proof && p->left && p->facts.known) {
 		for (uint32_t i = 0; i < r->image->snap_count; i++)
 			prove_snap(p, i);

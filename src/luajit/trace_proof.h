@@ -78,6 +78,9 @@ enum msp_callee msp_trace_callee(struct msp_trace_reader *r, struct msp_trace_fa
 
 /* trace_callee.c: the string by which a table is accessed whose slot an instruction loads or stores; 0: none. */
 uint32_t msp_trace_key_of(const struct msp_trace_reader *r, uint32_t ref);
+/* Is there a number in a slot, before the instruction at pos? */
+bool msp_trace_is_number(const struct msp_trace_reader *r, struct msp_trace_facts *facts,
+			 const struct msp_trace_proto *p, uint32_t pos, uint32_t slot);
 /* The function that a loaded one was checked to be, before it was called; 0: none. */
 uint64_t msp_trace_checked_function(const struct msp_trace_reader *r, uint32_t loaded);
 
@@ -85,10 +88,14 @@ uint64_t msp_trace_checked_function(const struct msp_trace_reader *r, uint32_t l
 void msp_trace_metas_constant(struct msp_trace_reader *r, struct msp_trace_facts *facts,
 			      uint32_t ref);
 void msp_trace_metas_read(struct msp_trace_reader *r, struct msp_trace_facts *facts);
+/* Is a string the name of a metamethod, or not readable? */
+bool msp_trace_is_meta_name(const struct msp_trace_reader *r, uint64_t string);
 /* Can a step of that opcode call it? */
 bool msp_meta_called_by(const struct msp_trace_facts *facts, uint32_t meta, uint8_t op);
 
 /* ---- All ways from one place to another (trace_steps.c) ---- */
+
+#define MSP_KEY_NONE 1
 
 struct msp_step {
 	uint16_t frame;
@@ -99,7 +106,9 @@ struct msp_step {
 	uint32_t pos;
 	uint32_t not_to; /* the guard of a snapshot: does not go there. MSP_PATH_NONE: it is none */
 	uint32_t makes;	 /* of enum msp_makes */
-	uint32_t once;	 /* of them: one of these, once at most */
+	/* KEY: with this string, but for names of metamethods; 0: any, MSP_KEY_NONE: none */
+	uint64_t key;
+	uint32_t once;	      /* of them: one of these, once at most */
 	uint16_t edges, edge; /* how many, from which one on */
 };
 
@@ -186,8 +195,10 @@ enum msp_makes {
 	MSP_MAKES_STATE = 1 << 16,   /* calls with the Lua state */
 	MSP_MAKES_FADDK = 1 << 17,   /* adds a constant in memory */
 	MSP_MAKES_FOREIGN = 1 << 18, /* calls a C function of the program */
-	MSP_MAKES_ALL = (1 << 19) - 1,
-	MSP_MAKES_CHECK = 1 << 19, /* is it time for the collector? */
+	MSP_MAKES_KEY = 1 << 19,     /* looks for a key in a table */
+	MSP_MAKES_INT = 1 << 20,     /* makes a number an integer */
+	MSP_MAKES_ALL = (1 << 21) - 1,
+	MSP_MAKES_CHECK = 1 << 21, /* is it time for the collector? */
 };
 /* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
 bool msp_has_metamethods(uint8_t op);
@@ -196,6 +207,7 @@ bool msp_builtin_calls(const struct msp_trace_reader *r, uint8_t ffid);
 bool msp_builtin_is_ffi(const struct msp_trace_reader *r, uint8_t ffid);
 uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step);
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step);
+uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step);
 /* What the step that made an instruction must be able to make. */
 uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins);
 

@@ -412,6 +412,7 @@ static void follow(struct msp_steps *s, int from, uint64_t *round)
 		go_on(s, &at);
 		s->step[i].makes = msp_makes_of_step(s, &s->step[i]);
 		s->step[i].once = msp_makes_once(s, &s->step[i]);
+		s->step[i].key = msp_key_of_step(s, &s->step[i]);
 		if (at.ends)
 			msp_step_add(round, i);
 	}
