@@ -205,6 +205,7 @@ struct msp_vm_info {
 	bool proved;    /* every check passed that every VM can pass */
 	bool readable;  /* objects and functions can be read, whatever else is broken */
 	size_t checks;  /* msp_target_check() */
+	bool listed;    /* the VM descriptor's list of live VMs has it (moonspy/vm_descriptor.h) */
 };
 /* The i-th VM; NULL: there are no more. Good until the next such call. */
 MSP_API const struct msp_vm_info *msp_target_vm(struct msp_target *target, size_t i);

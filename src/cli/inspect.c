@@ -84,8 +84,8 @@ static void print_vm(const struct subject *subject, size_t i)
 	const struct msp_vm_info *vm = msp_target_vm(subject->target, i);
 	const struct msp_check *check;
 
-	printf("VM at 0x%llx: %s\n", (unsigned long long)vm->g,
-	       vm->proved ? "proved" : "not proved");
+	printf("VM at 0x%llx: %s%s\n", (unsigned long long)vm->g,
+	       vm->proved ? "proved" : "not proved", vm->listed ? ", in the list of live VMs" : "");
 	for (size_t n = 0; (check = msp_target_check(subject->target, i, n)); n++)
 		printf("    %-8s %s%s%s%s\n", result_text(check->result), check->text,
 		       check->detail[0] ? " (" : "", check->detail, check->detail[0] ? ")" : "");
@@ -206,6 +206,7 @@ static void put_vms(struct msp_json *json, const struct subject *subject)
 		msp_json_key(json, "g");
 		msp_json_hex(json, vm->g);
 		put_bool(json, "proved", vm->proved);
+		put_bool(json, "listed", vm->listed);
 		msp_json_end(json);
 	}
 	msp_json_end(json);

@@ -176,7 +176,8 @@ const struct msp_vm_info *msp_target_vm(struct msp_target *target, size_t i)
 					  .build = build,
 					  .proved = vm->proof.proved,
 					  .readable = vm->proof.heap,
-					  .checks = MSP_LJ_CHECK_COUNT};
+					  .checks = MSP_LJ_CHECK_COUNT,
+					  .listed = vm->listed};
 	return &target->vm;
 }
 

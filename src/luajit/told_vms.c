@@ -10,7 +10,8 @@
 #define CHUNK 4096	/* bytes of slots that are read at once */
 #define TRIES 4
 
-static bool read_live(const struct msp_memory *mem, uint64_t descriptor, struct ljvm_live *out)
+static bool read_live(const struct msp_memory *mem, uint64_t descriptor, struct ljvm_live *out,
+		      bool *all)
 {
 	struct ljvm_descriptor head;
 	uint64_t at;
@@ -24,6 +25,7 @@ static bool read_live(const struct msp_memory *mem, uint64_t descriptor, struct 
 		     &at, sizeof(at)) ||
 	    !at || msp_read(mem, at, out, sizeof(*out)))
 		return false;
+	*all = !out->missed && !(head.flags & LJVM_FLAG_LIVE_PARTIAL);
 	return out->size >= sizeof(*out) && out->slot_size >= sizeof(struct ljvm_slot) &&
 	       out->slot_size <= CHUNK;
 }
@@ -77,11 +79,11 @@ bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_
 		uint32_t count, unused;
 	} head;
 	struct ljvm_live live;
-	bool more = true;
+	bool more = true, all;
 
 	_Static_assert(sizeof(head) == offsetof(struct ljvm_slots, slot),
 		       "what is before the slots");
-	if (!read_live(mem, descriptor, &live))
+	if (!read_live(mem, descriptor, &live, &all))
 		return false;
 	for (uint32_t i = 0; live.slots && more; i++, live.slots = head.next)
 		if (i == MOST_LISTS || msp_read(mem, live.slots, &head, sizeof(head)) ||
@@ -89,7 +91,7 @@ bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_
 		    !each_slot(mem, live.slots + sizeof(head), head.count, live.slot_size, fn, ctx,
 			       &more))
 			return false;
-	return true;
+	return all && more;
 }
 
 struct wanted {

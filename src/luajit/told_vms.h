@@ -22,8 +22,8 @@ struct msp_lj_told_vm {
 typedef bool (*msp_lj_told_fn)(void *ctx, const struct msp_lj_told_vm *vm);
 
 /*
- * Calls fn for each VM of the list of the descriptor at an address of the target. False: it has no list that can be read,
- * or that is not all of it.
+ * Calls fn for each VM of the list of the descriptor at an address of the target. True: the list is said to have all VMs,
+ * and was read to its end.
  */
 bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_told_fn fn,
 		      void *ctx);

@@ -115,6 +115,21 @@ static int still_there(const struct msp_trace_reader *r, uint64_t at)
 	return hash_of(r, at, header, ir) == r->hash ? 0 : MSP_E_GONE;
 }
 
+/* Which code belongs to what: as the VM says, or as it can be found out. */
+static void place(struct msp_trace_reader *r)
+{
+	bool told = msp_trace_read_table(r);
+
+	if (!told || !r->image->by_offset)
+		read_code(r);
+	if (!r->image->by_offset)
+		msp_trace_place_snaps(r);
+	if (told)
+		return;
+	msp_trace_prove(r);
+	msp_trace_align(r);
+}
+
 static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_raw_frame *vm)
 {
 	const struct msp_lj_layout *y = r->layout;
@@ -140,13 +155,8 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 	err = msp_trace_read_snaps(r);
 	if (!err && vm && !msp_trace_image_is(image, vm))
 		err = MSP_E_GONE;
-	if (!err && vm && !msp_trace_read_table(r)) {
-		read_code(r);
-		if (!image->by_offset)
-			msp_trace_place_snaps(r);
-		msp_trace_prove(r);
-		msp_trace_align(r);
-	}
+	if (!err && vm)
+		place(r);
 	if (!err)
 		err = still_there(r, at);
 	image->size = sizeof(*image) + image->snap_count * sizeof(*image->snap) +

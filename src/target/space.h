@@ -126,6 +126,7 @@ struct msp_vm {
 	uint32_t layout;     /* MSP_LAYOUT_NONE if the build is incomplete */
 	uint64_t image_base;
 	struct msp_lj_proof proof; /* .heap: names and objects may be read */
+	bool listed;         /* the build's own list of live VMs has it (moonspy/vm_descriptor.h) */
 	bool gone;           /* was proved once and is no more, or never was one */
 	uint64_t tried_ns;   /* when it was proved, or failed */
 	struct msp_lj_values *values; /* made at the first msp_space_vm_values() */
@@ -135,8 +136,8 @@ struct msp_vm {
 };
 
 /*
- * Looks through writable anonymous memory for global states of the builds in
- * this space, and proves each. Reads only pages that are there, so it never
+ * Looks for global states of the builds in this space, and proves each: in the list that a build with the
+ * VM descriptor keeps; through writable anonymous memory if there is none, or what is in it is not all right. Reads only pages that are there, so it never
  * makes the target bigger. Earlier ones are proved again, keep their names and their
  * addresses, and stay in the list when they are gone. Returns the list's length.
  */

@@ -7,9 +7,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "luajit/told_vms.h"
 #include "moonspy/moonspy.h"
 
 #define TRY_AGAIN_NS 100000000ull /* one that was not proved is not asked for before that */
+#define MOST_LIES 64		  /* beyond, the list of live VMs is not read on */
 #define MOST_SEARCHED \
 	(64ull << 30) /* bytes of a mapping: beyond, which pages are there takes minutes to ask */
 
@@ -75,10 +77,21 @@ static struct msp_vm *free_slot(struct msp_space *space)
 	return NULL;
 }
 
+static struct msp_vm *keep_vm(struct msp_space *space, const struct msp_vm *fresh)
+{
+	struct msp_vm *slot = free_slot(space);
+
+	if (!slot)
+		return NULL;
+	*slot = *fresh;
+	space->vms += slot == &space->vm[space->vms];
+	return slot;
+}
+
 static struct msp_vm *add_vm(struct msp_space *space, const struct msp_image_entry *entry,
 			     uint64_t base, uint64_t g)
 {
-	struct msp_vm *vm = find_vm(space, entry->index, g), *slot;
+	struct msp_vm *vm = find_vm(space, entry->index, g);
 	struct msp_vm fresh = {
 		.g = g, .image = entry->index, .layout = entry->layout, .image_base = base};
 
@@ -86,11 +99,7 @@ static struct msp_vm *add_vm(struct msp_space *space, const struct msp_image_ent
 		vm->image_base = base;
 		return prove(space, vm) < 0 ? NULL : vm;
 	}
-	if (prove(space, &fresh) < 0 || !(slot = free_slot(space)))
-		return NULL;
-	*slot = fresh;
-	space->vms += slot == &space->vm[space->vms];
-	return slot;
+	return prove(space, &fresh) < 0 ? NULL : keep_vm(space, &fresh);
 }
 
 /* One build, mapped at base, looked for in memory. */
@@ -99,6 +108,7 @@ struct search {
 	const struct msp_image_entry *entry;
 	uint64_t base;
 	int result;
+	unsigned int lies; /* of the list of live VMs: what is no VM */
 };
 
 static void scan_run(void *arg, uint64_t start, uint64_t end)
@@ -142,6 +152,42 @@ static void search_memory(struct search *search)
 				      search);
 }
 
+static uint64_t descriptor_at(const struct msp_image_entry *entry, uint64_t base)
+{
+	uint64_t descriptor = msp_lj_build_descriptor(entry->build);
+
+	return descriptor ? base + descriptor : 0;
+}
+
+/* What is in the list, and proved. */
+static bool add_told(void *arg, const struct msp_lj_told_vm *told)
+{
+	struct search *search = arg;
+	struct msp_vm *vm = find_vm(search->space, search->entry->index, told->g);
+	struct msp_vm fresh = {.g = told->g,
+			       .image = search->entry->index,
+			       .layout = search->entry->layout,
+			       .image_base = search->base};
+
+	if (!vm && prove(search->space, &fresh) >= 0 && fresh.proof.heap)
+		vm = keep_vm(search->space, &fresh);
+	if (vm && vm->proof.heap)
+		vm->listed = true;
+	else
+		search->lies++;
+	return search->lies < MOST_LIES;
+}
+
+/* False: there may be more VMs than the list has, or it has none. */
+static bool read_list(struct search *search)
+{
+	uint64_t descriptor = descriptor_at(search->entry, search->base);
+
+	search->lies = 0;
+	return msp_lj_told_each(search->space->host->memory, descriptor, add_told, search) &&
+	       !search->lies;
+}
+
 /* Proves all again. A VM that is no more keeps its slot: somebody may still name what it did. */
 static void prove_again(struct msp_space *space)
 {
@@ -149,6 +195,7 @@ static void prove_again(struct msp_space *space)
 		struct msp_vm *vm = &space->vm[i];
 		bool was = vm->proof.heap;
 
+		vm->listed = false;
 		if (prove(space, vm) < 0)
 			vm->proof.heap = vm->proof.proved = false;
 		vm->gone = !vm->proof.heap && (was || vm->gone);
@@ -183,7 +230,8 @@ int msp_space_find_vms(struct msp_space *space)
 		bases = msp_space_image_bases(space, search.entry->index, base);
 		for (size_t k = 0; k < bases; k++) {
 			search.base = base[k];
-			search_memory(&search);
+			if (!read_list(&search))
+				search_memory(&search);
 		}
 	}
 	drop_debris(space);
@@ -333,10 +381,9 @@ struct msp_lj_traces *msp_space_vm_traces(struct msp_space *space, const struct 
 	if (!own->traces) {
 		own->traces = msp_lj_traces_new(msp_lj_build_layout(entry->build), entry->build,
 						space->host->memory, own->g);
-		if (own->traces && msp_lj_build_descriptor(entry->build))
+		if (own->traces)
 			msp_lj_traces_set_descriptor(own->traces,
-						     own->image_base +
-							     msp_lj_build_descriptor(entry->build));
+						     descriptor_at(entry, own->image_base));
 	}
 	return own->traces;
 }

@@ -108,6 +108,7 @@ inspect() {
 	"$here/inspect.py" "$MOONSPY" "by its symbol" "$1/libluajit.so"
 	"$here/inspect.py" "$MOONSPY" "by its note" "$work/static"
 	[ -z "$CROSS" ] || return 0
+	"$here/vms.py" "$MOONSPY" "$KIT/kit-vms" "$1/libluajit.so"
 	rm -f "$work/wait"
 	mkfifo "$work/wait"
 	"$work/static" -e 'io.read()' <"$work/wait" &
