@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CFI of arm64 that holds only where a function calls another (clang until 14, and others with
+ * CFI of arm64 that holds only where a function calls another (clang 14, and others with
  * -fno-asynchronous-unwind-tables): of a prologue it tells the end, of an epilogue nothing. There
  * the code itself says where the frame is: each function is followed from its first instruction along
  * all its branches. What is found is taken only if it agrees with the CFI at each call, wherever ways
