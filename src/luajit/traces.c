@@ -324,12 +324,12 @@ static uint32_t exact_at_end(const struct path *exact, const struct msp_raw_fram
 			     const struct msp_raw_frame *base, struct msp_raw_frame *out)
 {
 	const struct msp_trace_node *inner = exact->node[exact->count - 1];
-	bool moved = is_function(inner, base);
+	bool all = is_function(exact->node[0], base), moved = is_function(inner, base);
 
-	if (is_function(exact->node[0], base) == moved)
+	if (exact->count > 1 && all == moved)
 		return 0;
 	if (!moved)
-		return put_frames(exact, exact, exact->count, vm, out);
+		return all ? put_frames(exact, exact, exact->count, vm, out) : 0;
 	put_frame(out, inner, vm);
 	out->pos = exact->guarded;
 	out->flags &= ~MSP_RAWF_INLINED;
