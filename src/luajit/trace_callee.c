@@ -27,18 +27,44 @@ static bool is_bypassed(const struct msp_trace_reader *r, const struct msp_trace
 	return false;
 }
 
+bool msp_trace_is_written(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
+			  uint32_t slot, uint32_t but)
+{
+	struct msp_bc_ins ins;
+
+	for (uint32_t q = 1; q < msp_trace_proto_size(p); q++) {
+		ins = msp_bc_decode(r->set, p->ins[q]);
+		switch (q == but ? MSP_BC_NONE : msp_bc_mode(ins.op)) {
+		case MSP_BC_NONE:
+			break;
+		case MSP_BC_DST:
+		case MSP_BC_TEST:
+			if (ins.a == slot)
+				return true;
+			break;
+		default:
+			if (ins.a <= slot)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* The one instruction that puts a value into the slot which is there at pos; 0: not known. */
 static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
 			    uint32_t pos, uint32_t slot)
 {
 	struct msp_bc_ins ins;
 
-	for (uint32_t def = pos; --def >= 1;) {
+	for (uint32_t def = pos; def-- > 1;) {
 		ins = msp_bc_decode(r->set, p->ins[def]);
 		switch (msp_bc_mode(ins.op)) {
 		case MSP_BC_DST:
 			if (ins.a == slot)
-				return is_bypassed(r, p, def, pos, 0) ? 0 : def;
+				return is_bypassed(r, p, def, pos, 0) &&
+						       msp_trace_is_written(r, p, slot, def)
+					       ? 0
+					       : def;
 			break;
 		case MSP_BC_NONE:
 			break;
@@ -57,7 +83,7 @@ static bool is_counter(const struct msp_trace_reader *r, const struct msp_trace_
 	struct msp_bc_ins ins;
 	int64_t end;
 
-	for (uint32_t def = pos; --def >= 1;) {
+	for (uint32_t def = pos; def-- > 1;) {
 		ins = msp_bc_decode(r->set, p->ins[def]);
 		if ((ins.op == MSP_BC_FORI || ins.op == MSP_BC_JFORI) && ins.a + 3u == slot) {
 			end = msp_bc_target(&ins, def) - 1; /* its FORL */
@@ -269,24 +295,34 @@ static enum msp_callee upvalue_function(const struct msp_trace_reader *r, struct
 
 /* ---- Calls ---- */
 
-/* What is in the slot that is called at pos. */
-static enum msp_callee function_at(struct msp_trace_reader *r, struct msp_trace_facts *f,
-				   const struct msp_trace_proto *p, uint32_t pos, uint64_t *fn)
+/* One that was made here: a closure of the same prototype is as good. */
+static enum msp_callee made_function(const struct msp_trace_facts *f, uint64_t proto, uint64_t *fn)
 {
-	struct msp_bc_ins ins = msp_bc_decode(r->set, p->ins[pos]);
-	uint32_t slot = ins.a;
+	for (uint32_t i = 0; i < f->callees.count; i++)
+		if (f->callees.of[i].proto && f->callees.of[i].proto->addr == proto) {
+			*fn = f->callees.of[i].fn;
+			return MSP_CALLEE_LUA;
+		}
+	return MSP_CALLEE_ANY;
+}
 
-	if (ins.op == MSP_BC_ITERC)
-		return MSP_CALLEE_ANY;
+enum msp_callee msp_trace_value(struct msp_trace_reader *r, struct msp_trace_facts *f,
+				const struct msp_trace_proto *p, uint32_t pos, uint32_t *slot,
+				uint64_t *fn)
+{
+	struct msp_bc_ins ins;
+
 	for (int i = 0; i < MAX_MOVES && msp_trace_work(f, msp_trace_proto_size(p)); i++) {
-		pos = sole_writer(r, p, pos, slot);
+		pos = sole_writer(r, p, pos, *slot);
 		if (!pos)
 			return MSP_CALLEE_ANY;
 		ins = msp_bc_decode(r->set, p->ins[pos]);
 		switch (ins.op) {
 		case MSP_BC_MOV:
-			slot = ins.d;
+			*slot = ins.d;
 			break;
+		case MSP_BC_FNEW:
+			return made_function(f, msp_trace_object(r, p, ins.d), fn);
 		case MSP_BC_UGET:
 			return upvalue_function(r, f, p, ins.d, fn);
 		case MSP_BC_TGETS:
@@ -300,16 +336,10 @@ static enum msp_callee function_at(struct msp_trace_reader *r, struct msp_trace_
 	return MSP_CALLEE_ANY;
 }
 
-static enum msp_callee find_callee(struct msp_trace_reader *r, struct msp_trace_facts *f,
-				   const struct msp_trace_proto *p, uint32_t pos, uint32_t *index)
+enum msp_callee msp_trace_callee_of(const struct msp_trace_facts *f, uint64_t fn, uint32_t *index)
 {
-	enum msp_callee calls;
 	uint32_t i = 0;
-	uint64_t fn;
 
-	calls = function_at(r, f, p, pos, &fn);
-	if (calls != MSP_CALLEE_LUA)
-		return calls;
 	while (i < f->callees.count && f->callees.of[i].fn != fn)
 		i++;
 	if (i == f->callees.count)
@@ -320,6 +350,19 @@ static enum msp_callee find_callee(struct msp_trace_reader *r, struct msp_trace_
 	for (*index = 0; f->proto[*index] != f->callees.of[i].proto;)
 		++*index;
 	return MSP_CALLEE_LUA;
+}
+
+static enum msp_callee find_callee(struct msp_trace_reader *r, struct msp_trace_facts *f,
+				   const struct msp_trace_proto *p, uint32_t pos, uint32_t *index)
+{
+	struct msp_bc_ins call = msp_bc_decode(r->set, p->ins[pos]);
+	enum msp_callee calls = MSP_CALLEE_ANY;
+	uint32_t slot = call.a;
+	uint64_t fn;
+
+	if (call.op != MSP_BC_ITERC)
+		calls = msp_trace_value(r, f, p, pos, &slot, &fn);
+	return calls == MSP_CALLEE_LUA ? msp_trace_callee_of(f, fn, index) : calls;
 }
 
 enum msp_callee msp_trace_callee(struct msp_trace_reader *r, struct msp_trace_facts *f,

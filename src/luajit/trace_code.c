@@ -190,9 +190,10 @@ struct decoder {
 	const struct msp_lj_layout *layout;
 	uint64_t g;
 	csh handle;
-	bool base;  /* rdx is the trace's base */
-	bool state; /* rdi is the Lua state */
-	int check;  /* branches to come until its end: over the collector's step, and behind it */
+	bool base;     /* rdx is the trace's base */
+	bool state;    /* rdi is the Lua state */
+	bool compares; /* the last instruction has compared integers */
+	int check; /* branches to come until its end: over the collector's step, and behind it */
 	x86_reg reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
 	int64_t disp;
 	uint64_t key; /* the string that the last instruction has loaded, and where to */
@@ -260,23 +261,19 @@ static uint64_t tagged_string(const struct msp_lj_layout *y, int64_t value)
 
 /*
  * A node's key is compared with a string that was loaded right before (lj_asm_x86.h: asm_hrefk(),
- * asm_href()). With GC64 a table's sizes are told by their places in it.
+ * asm_href()). With GC64 the size of a table's hash is told by its place in it.
  */
 static void follow_key(struct decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
 	const struct msp_lj_object_layout *o = msp_lj_object_layout(d->layout);
 
-	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM) {
-		if (d->key && d->key_reg == op[0].reg && op[0].size == 8) {
-			out->does |= MSP_DOES_KEY;
-			out->key = d->key;
-			out[-1].does |= MSP_DOES_KEY;
-			out[-1].key = d->key;
-		} else if (d->layout->gc64 && op[0].size == 4 && is_object(&op[1]) &&
-			   op[1].mem.index == X86_REG_INVALID && op[1].mem.disp == o->tab_asize) {
-			out->does |= MSP_DOES_ARRAY;
-		}
+	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM &&
+	    d->key && d->key_reg == op[0].reg && op[0].size == 8) {
+		out->does |= MSP_DOES_KEY;
+		out->key = d->key;
+		out[-1].does |= MSP_DOES_KEY;
+		out[-1].key = d->key;
 	}
 	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_MEM && op[1].type == X86_OP_IMM &&
 	    d->layout->gc64 && op[0].size == 4 && is_object(&op[0]) &&
@@ -289,6 +286,20 @@ static void follow_key(struct decoder *d, const cs_insn *insn, struct msp_trace_
 		d->key = tagged_string(d->layout, op[1].imm);
 		d->key_reg = op[0].reg;
 	}
+}
+
+/* Jumps that a comparison without sign has (lj_asm_x86.h: asm_compmap); of numbers these are others. */
+static void follow_bound(struct decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	if (d->compares && (insn->id == X86_INS_JA || insn->id == X86_INS_JAE ||
+			    insn->id == X86_INS_JB || insn->id == X86_INS_JBE)) {
+		out->does |= MSP_DOES_BOUND;
+		out[-1].does |= MSP_DOES_BOUND;
+	}
+	/* but of types, which are negative numbers */
+	d->compares = insn->id == X86_INS_CMP && out->does != MSP_DOES_CHECK &&
+		      (insn->detail->x86.operands[1].type != X86_OP_IMM ||
+		       (int32_t)insn->detail->x86.operands[1].imm >= 0);
 }
 
 static void decode(struct decoder *d, const cs_insn *insn, uint64_t addr, struct msp_trace_ins *out)
@@ -306,6 +317,7 @@ static void decode(struct decoder *d, const cs_insn *insn, uint64_t addr, struct
 	follow_state(d, insn, out);
 	follow_key(d, insn, out);
 	follow_check(d, insn, out);
+	follow_bound(d, insn, out);
 }
 
 int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const uint8_t *code,

@@ -41,7 +41,8 @@ enum msp_trace_does {
 	MSP_DOES_FOREIGN =
 		1
 		<< 28, /* besides CALL: by a register that holds the function, as only the FFI does (asm_callx()) */
-	MSP_DOES_ARRAY = 1 << 29,  /* is an index within a table's array? */
+	MSP_DOES_BOUND =
+		1 << 29, /* compares integers without their sign: is an index within bounds? */
 	MSP_DOES_KEY = 1 << 30,	   /* is there a key in a table's hash, and where? */
 	MSP_DOES_TOINT = 1u << 31, /* besides CONVERT: a number to an integer */
 	MSP_DOES_STATE = 1 << 26,  /* besides CALL: its first argument is the Lua state */

@@ -100,8 +100,7 @@ static bool is_comparison(const struct msp_trace_reader *r, uint32_t ref)
 	return msp_ir_is_ins(r, ref) && msp_ir_guard(r, ref) && msp_ir_at(r, ref)[5] < COMPARISONS;
 }
 
-/* What a slot holds at a snapshot; 0: what it held before the trace. */
-static uint32_t slot_ref(const struct msp_trace_reader *r, uint32_t snap, uint32_t slot)
+uint32_t msp_trace_slot_ref(const struct msp_trace_reader *r, uint32_t snap, uint32_t slot)
 {
 	uint32_t n, entry;
 	const uint8_t *map = map_of(r, snap, &n);
@@ -233,8 +232,8 @@ static void add_walls(struct msp_steps *s, uint32_t snap, uint16_t frame, uint32
 			continue;
 		has_step = step_of(s, p, start - 1, &step);
 		if (base && start <= pos && pos <= q)
-			unseen = counts_unseen(r, slot_ref(r, snap, base + ins.a), base + ins.a,
-					       has_step ? &step : NULL, before);
+			unseen = counts_unseen(r, msp_trace_slot_ref(r, snap, base + ins.a),
+					       base + ins.a, has_step ? &step : NULL, before);
 		else if (frame == s->first && pos == q + 1)
 			unseen =
 				guard_unseen(r, snap_ref(r, snap), has_step ? &step : NULL, before);

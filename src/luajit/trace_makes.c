@@ -12,6 +12,8 @@
 #define BITS \
 	(MSP_MAKES_AND | MSP_MAKES_OR | MSP_MAKES_XOR | MSP_MAKES_SHIFT | MSP_MAKES_ROTATE | \
 	 MSP_MAKES_NOT)
+/* An index is checked, and used. */
+#define INDEX (MSP_MAKES_INDEX | MSP_MAKES_BOUND)
 /* A table's hash is computed. */
 #define ACCESS (BITS | MSP_MAKES_IMUL | MSP_MAKES_KEY)
 /* An addition, perhaps of a constant. */
@@ -29,7 +31,7 @@
 static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE,
 	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
-	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INT | MSP_MAKES_INDEX,
+	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INT | INDEX,
 	[MSP_BC_ADDVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | FADD,
@@ -47,17 +49,18 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_CALL | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
 	[MSP_BC_CAT] = MSP_MAKES_ALL,
+	[MSP_BC_UGET] = MSP_MAKES_BOUND,
 	[MSP_BC_USETV... MSP_BC_USETP] =
-		MSP_MAKES_STORE | MSP_MAKES_CALL | MSP_MAKES_AND | MSP_MAKES_OR,
+		MSP_MAKES_BOUND | MSP_MAKES_STORE | MSP_MAKES_CALL | MSP_MAKES_AND | MSP_MAKES_OR,
 	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_GGET] = ACCESS,
 	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE | ALLOC,
-	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_INDEX,
+	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INT | INDEX,
 	[MSP_BC_TGETS] = ACCESS,
-	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | MSP_MAKES_INDEX,
-	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
+	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | INDEX,
+	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_STORE | ALLOC | INDEX,
 	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE | ALLOC,
-	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | MSP_MAKES_INDEX,
+	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
 	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_INT | FADD | MSP_MAKES_FSUB | SCAN,
@@ -126,7 +129,7 @@ static uint32_t of_lookup(const struct msp_trace_facts *facts, uint8_t op)
 	if (!facts->ctypes || op == MSP_BC_GGET || op == MSP_BC_GSET)
 		return can;
 	can |= ACCESS | (facts->wide ? MSP_MAKES_FADDK : 0);
-	can |= MSP_MAKES_INDEX | MSP_MAKES_INT;
+	can |= INDEX | MSP_MAKES_INT;
 	return op <= MSP_BC_ISNEP ? can : can | MSP_MAKES_STORE | ALLOC;
 }
 
@@ -154,7 +157,7 @@ static const struct {
 	{"math.max", SCAN},
 	{"math.min", SCAN},
 	{"math.sqrt", MSP_MAKES_SQRT | MSP_MAKES_CALL},
-	{"string.byte", MSP_MAKES_INT | ALLOC | MSP_MAKES_INDEX},
+	{"string.byte", MSP_MAKES_INT | ALLOC | INDEX},
 	{"string.len", ALLOC},
 	{"assert", MSP_MAKES_CALL},
 	{"tonumber", MSP_MAKES_INT | SCAN},
@@ -235,8 +238,8 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 	if (ins->does & MSP_DOES_INDEX &&
 	    !(ins->does & ~(uint32_t)(MSP_DOES_INDEX | MSP_DOES_LOAD | MSP_DOES_STORE)))
 		need |= MSP_MAKES_INDEX;
-	if (ins->does & MSP_DOES_ARRAY)
-		need |= MSP_MAKES_INDEX;
+	if (ins->does & MSP_DOES_BOUND)
+		need |= MSP_MAKES_BOUND;
 	if (ins->does & MSP_DOES_KEY)
 		need |= MSP_MAKES_KEY;
 	if (ins->does & MSP_DOES_TOINT)

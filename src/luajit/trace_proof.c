@@ -173,7 +173,8 @@ static void conclude(struct proof *p, uint32_t i)
 
 /*
  * What is made where the trace or its loop begins: the check whether it is time to collect, which
- * has the snapshot of that place (lj_asm.c: asm_gc_check()), and the integers of the loop around.
+ * has the snapshot of that place (lj_asm.c: asm_gc_check()), the integers of the loop
+ * around, and whether the stack has room.
  */
 static void place_head(struct msp_steps *s, int begin)
 {
@@ -181,7 +182,7 @@ static void place_head(struct msp_steps *s, int begin)
 		if (begin > 0 || msp_step_in(s->start, i))
 			s->step[i].makes |= MSP_MAKES_CHECK;
 		if (begin == 0 && msp_step_in(s->start, i))
-			s->step[i].makes |= MSP_MAKES_INT;
+			s->step[i].makes |= MSP_MAKES_INT | MSP_MAKES_BOUND;
 	}
 }
 

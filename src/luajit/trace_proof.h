@@ -76,8 +76,22 @@ enum msp_callee {
 enum msp_callee msp_trace_callee(struct msp_trace_reader *r, struct msp_trace_facts *facts,
 				 const struct msp_trace_proto *p, uint32_t pos, uint32_t *index);
 
+/*
+ * What is in a slot before pos: LUA: the function fn, which may be a built-in one too. ANY: not known;
+ * then the slot has become the one that it was moved from.
+ */
+enum msp_callee msp_trace_value(struct msp_trace_reader *r, struct msp_trace_facts *facts,
+				const struct msp_trace_proto *p, uint32_t pos, uint32_t *slot,
+				uint64_t *fn);
+/* The same as msp_trace_callee() for a function. */
+enum msp_callee msp_trace_callee_of(const struct msp_trace_facts *facts, uint64_t fn,
+				    uint32_t *index);
+
 /* trace_callee.c: the string by which a table is accessed whose slot an instruction loads or stores; 0: none. */
 uint32_t msp_trace_key_of(const struct msp_trace_reader *r, uint32_t ref);
+/* Does another instruction write a slot? */
+bool msp_trace_is_written(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
+			  uint32_t slot, uint32_t but);
 /* Is there a number in a slot, before the instruction at pos? */
 bool msp_trace_is_number(const struct msp_trace_reader *r, struct msp_trace_facts *facts,
 			 const struct msp_trace_proto *p, uint32_t pos, uint32_t slot);
@@ -130,7 +144,8 @@ struct msp_steps {
 		uint32_t begin, end; /* its FORI and FORL */
 	} wall[MSP_STEP_WALLS];	     /* loops that do not come round without a snapshot */
 	uint32_t walls;
-	uint16_t first; /* the innermost frame at the start */
+	int from;	/* the snapshot at the start */
+	uint16_t first; /* the innermost frame there */
 	uint16_t last;	/* the innermost frame at the end */
 	bool metas;	/* metamethods are followed */
 	bool too_many;	/* or something that is not understood: nothing is proved */
@@ -156,6 +171,12 @@ enum { MSP_AT_LOOP = -1 }; /* where the loop begins again; else a snapshot */
 bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, int from, int to,
 		    struct msp_steps *out);
 
+/* ---- Parameters (trace_params.c) ---- */
+
+/* What a call in a frame calls, if that is among what the frame's own call was given. */
+enum msp_callee msp_steps_param(const struct msp_steps *s, uint16_t frame, uint32_t pos,
+				uint32_t *index);
+
 /* ---- Loops (trace_loops.c) ---- */
 
 /*
@@ -165,6 +186,8 @@ bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, i
 void msp_steps_find_loop(struct msp_steps *s);
 bool msp_steps_comes_round(const struct msp_steps *s, const struct msp_step *step);
 bool msp_steps_leaves_loop(const struct msp_steps *s, uint16_t frame, uint32_t pos);
+/* What a slot holds at a snapshot; 0: what it held before the trace. */
+uint32_t msp_trace_slot_ref(const struct msp_trace_reader *r, uint32_t snap, uint32_t slot);
 /*
  * The loops that are under way at a snapshot and count with a variable: each time around has a
  * snapshot, and a way to the next one does not pass there.
@@ -197,8 +220,9 @@ enum msp_makes {
 	MSP_MAKES_FOREIGN = 1 << 18, /* calls a C function of the program */
 	MSP_MAKES_KEY = 1 << 19,     /* looks for a key in a table */
 	MSP_MAKES_INT = 1 << 20,     /* makes a number an integer */
-	MSP_MAKES_ALL = (1 << 21) - 1,
-	MSP_MAKES_CHECK = 1 << 21, /* is it time for the collector? */
+	MSP_MAKES_BOUND = 1 << 21,   /* compares integers that have no sign */
+	MSP_MAKES_ALL = (1 << 22) - 1,
+	MSP_MAKES_CHECK = 1 << 22, /* is it time for the collector? */
 };
 /* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
 bool msp_has_metamethods(uint8_t op);

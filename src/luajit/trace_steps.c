@@ -258,6 +258,8 @@ static void go_call(struct msp_steps *s, const struct at *at)
 	struct msp_path_frame f;
 
 	step->calls = msp_trace_callee(s->r, s->facts, p, step->pos, &index);
+	if (step->calls == MSP_CALLEE_ANY)
+		step->calls = msp_steps_param(s, frame, step->pos, &index);
 	if (step->calls == MSP_CALLEE_LUA && is_active(s, frame, s->facts->proto[index]))
 		step->calls = MSP_CALLEE_ANY;
 	if (step->calls == MSP_CALLEE_LUA) {
@@ -457,6 +459,7 @@ bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, i
 		s->r = r;
 		s->facts = facts;
 		s->metas = metas;
+		s->from = from;
 		if (find_steps(s, from, to))
 			return true;
 		if (!s->too_many)
