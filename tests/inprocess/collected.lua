@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Functions that are sampled three times each, then collected, with their traces. collected.lua FILE jit|nojit COUNT
+-- Functions that are sampled ten times each, then collected, with their traces. collected.lua FILE jit|nojit COUNT
 if arg[2] == "nojit" then
   jit.off()
 end
@@ -15,7 +15,7 @@ for i = 1, tonumber(arg[3]) do
   local text = ("\n"):rep(i) .. ([[
     local samples = ...
     local function short%d()
-      local last, x = samples() + 3, 0
+      local last, x = samples() + 10, 0
       repeat
         for i = 1, 1000 do x = x + i %% 7 end
       until samples() >= last

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Functions that are collected right after their third sample have their names: they are written while they exist.
+"""Functions that are collected right after their tenth sample have their names: they are written while they exist.
 
 usage: collected.py MOONSPY MODULES [LUAJIT]
 exit status: 0 most have, 1 not, 77 no luajit here
@@ -15,7 +15,7 @@ import tempfile
 
 from workloads import HERE, environment
 
-COUNT = 40
+COUNT = 30
 
 
 def run(moonspy, modules, luajit, mode, work):
@@ -30,7 +30,7 @@ def run(moonspy, modules, luajit, mode, work):
     gone = sum(stack["count"] for stack in stacks if any(frame["name"] == "[function gone]" for frame in stack["frames"]))
     print("%s: %d of %d functions have their names; %d of %d samples show one that was gone" % (
         mode, len(found), COUNT, gone, sum(stack["count"] for stack in stacks)))
-    return len(found) >= COUNT / 2
+    return len(found) >= COUNT * 2 / 3  # by chance, with the thread never woken, at most half
 
 
 def main():
