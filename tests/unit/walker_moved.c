@@ -200,6 +200,15 @@ static int free_register(int n)
 	return -1;
 }
 
+static int some_register(void)
+{
+	int reg = t.size ? free_register(0) : -1;
+
+	if (reg < 0)
+		skip();
+	return reg;
+}
+
 /* Words from..to of the old stack, which has been given back, are written over. */
 static void check_given_back(int reg, uint64_t from, uint64_t to)
 {
@@ -222,11 +231,7 @@ static void test_given_back(void **state)
 	int reg;
 
 	(void)state;
-	if (!t.size)
-		skip();
-	reg = free_register(0);
-	if (reg < 0)
-		skip();
+	reg = some_register();
 	t.copied = true;
 	/* Its own lists are all that an allocator writes there: six words, in any order. */
 	for (uint64_t from = 0; from < 6; from++)
@@ -247,11 +252,7 @@ static void test_unmapped(void **state)
 	int reg;
 
 	(void)state;
-	if (!t.size)
-		skip();
-	reg = free_register(0);
-	if (reg < 0)
-		skip();
+	reg = some_register();
 	regs.reg[reg] = t.start;
 	t.copied = t.unmapped = true;
 	t.over_from = t.over_to = 0;
@@ -277,11 +278,7 @@ static void test_distance(void **state)
 	int reg;
 
 	(void)state;
-	if (!t.size)
-		skip();
-	reg = free_register(0);
-	if (reg < 0)
-		skip();
+	reg = some_register();
 	t.copied = true;
 	t.over_from = 0;
 	t.over_to = 48;
