@@ -189,7 +189,7 @@ static void any_code(void **state)
 	uint8_t program[12];
 
 	srand(1);
-	for (int round = 0; round < 3000; round++) {
+	for (int round = 0; round < 1000; round++) {
 		const struct msp_unwind_table *table;
 		struct msp_image *image;
 
