@@ -8,8 +8,8 @@
 #define MAX_MOVES 8
 
 /* Can another instruction than def have put a value into the slot, at pos? but: a jump that does not count. */
-static bool is_bypassed(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
-			uint32_t def, uint32_t pos, uint32_t but)
+static bool is_bypassed(const struct msp_trace_reader *r, struct msp_trace_facts *f,
+			const struct msp_trace_proto *p, uint32_t def, uint32_t pos, uint32_t but)
 {
 	struct msp_bc_ins ins;
 	int64_t target;
@@ -18,6 +18,8 @@ static bool is_bypassed(const struct msp_trace_reader *r, const struct msp_trace
 		ins = msp_bc_decode(r->set, p->ins[q]);
 		if ((q >= def && q <= pos) || q == but)
 			continue;
+		if ((ins.op == MSP_BC_JFORL || ins.op == MSP_BC_JITERL) && !msp_trace_work(f, q))
+			return true; /* its beginning has to be looked for */
 		target = msp_bc_is_jump(ins.op) || ins.op == MSP_BC_JFORL || ins.op == MSP_BC_JITERL
 				 ? msp_trace_loop_start(r, p, q)
 				 : 0;
@@ -51,8 +53,8 @@ bool msp_trace_is_written(const struct msp_trace_reader *r, const struct msp_tra
 }
 
 /* The one instruction that puts a value into the slot which is there at pos; 0: not known. */
-static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
-			    uint32_t pos, uint32_t slot)
+static uint32_t sole_writer(const struct msp_trace_reader *r, struct msp_trace_facts *f,
+			    const struct msp_trace_proto *p, uint32_t pos, uint32_t slot)
 {
 	struct msp_bc_ins ins;
 
@@ -61,7 +63,7 @@ static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_t
 		switch (msp_bc_mode(ins.op)) {
 		case MSP_BC_DST:
 			if (ins.a == slot)
-				return is_bypassed(r, p, def, pos, 0) &&
+				return is_bypassed(r, f, p, def, pos, 0) &&
 						       msp_trace_is_written(r, p, slot, def)
 					       ? 0
 					       : def;
@@ -77,8 +79,8 @@ static uint32_t sole_writer(const struct msp_trace_reader *r, const struct msp_t
 }
 
 /* Is what is in the slot at pos what a loop counts with? */
-static bool is_counter(const struct msp_trace_reader *r, const struct msp_trace_proto *p,
-		       uint32_t pos, uint32_t slot)
+static bool is_counter(const struct msp_trace_reader *r, struct msp_trace_facts *f,
+		       const struct msp_trace_proto *p, uint32_t pos, uint32_t slot)
 {
 	struct msp_bc_ins ins;
 	int64_t end;
@@ -87,7 +89,7 @@ static bool is_counter(const struct msp_trace_reader *r, const struct msp_trace_
 		ins = msp_bc_decode(r->set, p->ins[def]);
 		if ((ins.op == MSP_BC_FORI || ins.op == MSP_BC_JFORI) && ins.a + 3u == slot) {
 			end = msp_bc_target(&ins, def) - 1; /* its FORL */
-			return end > (int64_t)pos && !is_bypassed(r, p, def, pos, end);
+			return end > (int64_t)pos && !is_bypassed(r, f, p, def, pos, end);
 		}
 		if (msp_bc_mode(ins.op) != MSP_BC_NONE &&
 		    (msp_bc_mode(ins.op) == MSP_BC_DST ? ins.a == slot : ins.a <= slot))
@@ -104,9 +106,9 @@ bool msp_trace_is_number(const struct msp_trace_reader *r, struct msp_trace_fact
 
 	if (!msp_trace_work(f, 2 * msp_trace_proto_size(p)))
 		return false;
-	if (is_counter(r, p, pos, slot))
+	if (is_counter(r, f, p, pos, slot))
 		return true;
-	def = f->lookup ? 0 : sole_writer(r, p, pos, slot);
+	def = f->lookup ? 0 : sole_writer(r, f, p, pos, slot);
 	op = msp_bc_decode(r->set, p->ins[def]).op;
 	return def && (op == MSP_BC_KSHORT || op == MSP_BC_KNUM || op == MSP_BC_LEN ||
 		       (op >= MSP_BC_ADDVN && op <= MSP_BC_POW));
@@ -270,11 +272,13 @@ static enum msp_callee upvalue_function(const struct msp_trace_reader *r, struct
 	uint64_t is;
 
 	*fn = 0;
-	if (is_polymorphic(r, p))
+	if (!msp_trace_work(f, MSP_TRACE_READ) || is_polymorphic(r, p))
 		return MSP_CALLEE_ANY;
 	for (uint32_t i = 0; i < f->callees.count; i++) {
 		if (f->callees.of[i].proto != p)
 			continue;
+		if (!msp_trace_work(f, 4 * MSP_TRACE_READ))
+			return MSP_CALLEE_ANY;
 		switch (read_upvalue(r, f->callees.of[i].fn, index, &is)) {
 		case UPVALUE_CHANGES:
 			break;
@@ -313,7 +317,7 @@ enum msp_callee msp_trace_value(struct msp_trace_reader *r, struct msp_trace_fac
 	struct msp_bc_ins ins;
 
 	for (int i = 0; i < MAX_MOVES && msp_trace_work(f, msp_trace_proto_size(p)); i++) {
-		pos = sole_writer(r, p, pos, *slot);
+		pos = sole_writer(r, f, p, pos, *slot);
 		if (!pos)
 			return MSP_CALLEE_ANY;
 		ins = msp_bc_decode(r->set, p->ins[pos]);

@@ -34,7 +34,7 @@ void msp_steps_find_loop(struct msp_steps *s)
 	for (uint32_t q = first->pos; q < msp_trace_proto_size(p); q++) {
 		ins = ins_at(s, p, q);
 		if (ins.op >= MSP_BC_FORL && ins.op <= MSP_BC_JITERL &&
-		    msp_trace_loop_start(s->r, p, q) == first->pos)
+		    msp_trace_work(s->facts, q) && msp_trace_loop_start(s->r, p, q) == first->pos)
 			s->loop_end = q;
 	}
 }
@@ -225,7 +225,7 @@ static void add_walls(struct msp_steps *s, uint32_t snap, uint16_t frame, uint32
 
 	for (uint32_t q = 1; q < msp_trace_proto_size(p); q++) {
 		ins = ins_at(s, p, q);
-		if (ins.op < MSP_BC_FORL || ins.op > MSP_BC_JFORL)
+		if (ins.op < MSP_BC_FORL || ins.op > MSP_BC_JFORL || !msp_trace_work(s->facts, q))
 			continue;
 		start = msp_trace_loop_start(r, p, q);
 		if (start < 2 || start > q)

@@ -247,21 +247,19 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 	return need;
 }
 
-/* The string by which a step accesses a table, if it can be no other. */
-uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step)
+static uint64_t read_key(const struct msp_steps *s, const struct msp_trace_proto *p, uint32_t pos)
 {
-	struct msp_trace_proto *p = s->frame[step->frame].proto;
-	struct msp_bc_ins ins = msp_bc_decode(s->r->set, p->ins[step->pos]);
+	struct msp_bc_ins ins = msp_bc_decode(s->r->set, p->ins[pos]);
 
-	if (step->unknown)
-		return 0;
 	switch (ins.op) {
 	case MSP_BC_TGETS:
 	case MSP_BC_TSETS:
-		return msp_trace_object(s->r, p, ins.c);
+		return msp_trace_work(s->facts, MSP_TRACE_READ) ? msp_trace_object(s->r, p, ins.c)
+								: 0;
 	case MSP_BC_GGET:
 	case MSP_BC_GSET:
-		return msp_trace_object(s->r, p, ins.d);
+		return msp_trace_work(s->facts, MSP_TRACE_READ) ? msp_trace_object(s->r, p, ins.d)
+								: 0;
 	case MSP_BC_TGETB:
 	case MSP_BC_TGETR:
 	case MSP_BC_TSETB:
@@ -269,8 +267,24 @@ uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step)
 		return MSP_KEY_NONE;
 	case MSP_BC_TGETV:
 	case MSP_BC_TSETV:
-		return msp_trace_is_number(s->r, s->facts, p, step->pos, ins.c) ? MSP_KEY_NONE : 0;
+		return msp_trace_is_number(s->r, s->facts, p, pos, ins.c) ? MSP_KEY_NONE : 0;
 	default:
 		return 0;
 	}
+}
+
+/* The string by which a step accesses a table, if it can be no other. */
+uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step)
+{
+	const struct msp_trace_proto *p = s->frame[step->frame].proto;
+	uint32_t i = ((uint32_t)(p - s->r->proto) * 31 + step->pos) % MSP_TRACE_KEYS;
+
+	if (step->unknown)
+		return 0;
+	if (s->facts->key[i].p != p || s->facts->key[i].pos != step->pos) {
+		s->facts->key[i].p = p;
+		s->facts->key[i].pos = step->pos;
+		s->facts->key[i].key = read_key(s, p, step->pos);
+	}
+	return s->facts->key[i].key;
 }

@@ -107,7 +107,7 @@ enum msp_callee msp_steps_param(const struct msp_steps *s, uint16_t frame, uint3
 	enum msp_callee calls;
 	uint64_t fn;
 
-	if (call.op == MSP_BC_ITERC)
+	if (call.op == MSP_BC_ITERC || !msp_trace_work(s->facts, MSP_TRACE_READ))
 		return MSP_CALLEE_ANY;
 	calls = callee_at(s, frame, pos, call.a, &fn, MAX_DEPTH);
 	return calls == MSP_CALLEE_LUA ? msp_trace_callee_of(s->facts, fn, index) : calls;

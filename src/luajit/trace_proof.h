@@ -25,6 +25,8 @@
 #define MSP_TRACE_CALLS 128
 #define MSP_TRACE_METAS 32
 #define MSP_META_NAME 12
+#define MSP_TRACE_KEYS 256
+#define MSP_TRACE_READ 256 /* what a read of the target's memory counts as work */
 
 struct msp_trace_facts {
 	struct msp_path_callees callees;		 /* all functions that it may call */
@@ -47,11 +49,16 @@ struct msp_trace_facts {
 		char name[MSP_META_NAME];
 	} meta[MSP_TRACE_METAS]; /* metamethods that may be called */
 	uint32_t metas;
-	bool known,	  /* these are all, and the rest is true */
-		any_meta, /* other metamethods in Lua may be called, too */
-		ctypes,	  /* C types' objects are worked with */
-		wide,	  /* some of them unsigned and 64 bits wide */
-		indexed,  /* what is got by a name may be from a metamethod, or of a C type */
+	struct {
+		const struct msp_trace_proto *p;
+		uint32_t pos;
+		uint64_t key;
+	} key[MSP_TRACE_KEYS]; /* of steps, the last that were read */
+	bool known,	       /* these are all, and the rest is true */
+		any_meta,      /* other metamethods in Lua may be called, too */
+		ctypes,	       /* C types' objects are worked with */
+		wide,	       /* some of them unsigned and 64 bits wide */
+		indexed,       /* what is got by a name may be from a metamethod, or of a C type */
 		lookup, /* metatables are looked up, but for indexing: most steps can have the code of it */
 		root,	  /* not made for an exit, nor behind a call */
 		scans,	  /* strings become numbers */

@@ -120,7 +120,7 @@ static int branches(const struct msp_steps *s, uint16_t frame, uint32_t pos, int
 		to[1] = msp_bc_target(&ins, pos);
 		return 2;
 	}
-	if (ins.op >= MSP_BC_FORL && ins.op <= MSP_BC_JITERL) {
+	if (ins.op >= MSP_BC_FORL && ins.op <= MSP_BC_JITERL && msp_trace_work(s->facts, pos)) {
 		to[0] = pos + 1;
 		to[1] = msp_trace_loop_start(s->r, p, pos);
 		return 2;
