@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: cost.sh DIR [tables]: builds a LuaJIT source tree without the kit and with it, in copies, and compares them: how
-# long the compiler takes, sizes, the interpreter's code, what programs say (output.py), what they cost (cost.py). Then, or with "tables" only, what tables of traces cost: see table_cost.py. Environment: KIT (folder of the built
-# test programs).
+# long the compiler takes, sizes, the interpreter's code, what programs say (output.py), what they cost (cost.py). Then, or
+# with "tables" only, what tables of traces cost: see table_cost.py. Environment: KIT (folder of the built test programs).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 : "${KIT:=$here/../../build/tests/kit}"
