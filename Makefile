@@ -12,6 +12,7 @@
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
+#	make inprocess-asan  those programs, and what they must survive, with address and undefined behaviour sanitizers
 #	make hosts          the same moments live and as core files, all workloads, for a few minutes
 #	make test-kernels   the same program on Linux 5.10, 6.1 and 6.12, emulated
 #	make test-arm64     built for arm64, stepped in user mode, builds of LuaJIT for it, the VM descriptor, Debian's arm64
@@ -95,6 +96,10 @@ soak-inprocess: tests
 		tests/inprocess/workloads.py $(CURDIR)/$(BUILD)/src/cli/moonspy $(CURDIR)/$(BUILD)/src/inprocess --luajit "$$luajit" \
 		$(if $(APART),,--together) --seconds $$(($(or $(MINUTES),10) * 60)) $(WORKLOADS)
 
+inprocess-asan:
+	@$(MAKE) -s ASAN=1 tests TARGETS="src/inprocess/sysprof.so tests/inprocess/embed-sysprof src/cli/moonspy"
+	@tests/inprocess/asan.sh $(CURDIR)/build-asan
+
 hosts: tests
 	@python3 tests/e2e/core_hosts.py --rounds 5 $(CURDIR)/$(BUILD)/src/cli/moonspy luajit \
 		$(filter-out %/drive.lua %/plugin.lua %/sysbench.lua %/wrk.lua %/names% %/late.lua, \
@@ -149,4 +154,4 @@ clean:
 check-format:
 	@find src tests bench examples -name '*.c' -exec $(CLANG_FORMAT) --dry-run --Werror {} +
 
-.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess test-kernels test-arm64 test-traces test-kit test-kit-builds test-companion test-builds bench install clean check-format
+.PHONY: all tests demo test oracle inprocess rounds abi hosts soak soak-inprocess inprocess-asan test-kernels test-arm64 test-traces test-kit test-kit-builds test-companion test-builds bench install clean check-format
