@@ -164,7 +164,9 @@ static void store(const struct msp_vm_states *s, int32_t i, struct state *st)
 	if (to->base == s->y->reg_base && to->index == MSP_REG_NONE && st->base == BASE_REG &&
 	    (to->value == -8 || last == -8))
 		st->link_gone = st->over = true;
-	if (link && (to->index != MSP_REG_NONE || to->step || (to->value >= -24 && to->value < 0)))
+	/* With BASE stored and lost it is no result: a coroutine gets its arguments. */
+	if (link && st->base != BASE_STORED &&
+	    (to->index != MSP_REG_NONE || to->step || (to->value >= -24 && to->value < 0)))
 		st->over = true;
 }
 
