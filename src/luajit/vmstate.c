@@ -415,6 +415,8 @@ static bool join(const struct msp_vm_states *s, struct state *to, const struct s
 	to->cont &= from->cont;
 	to->result |= from->result;
 	to->outer &= from->outer;
+	if (to->others_top != from->others_top)
+		to->others_top = MSP_REG_NONE;
 	return memcmp(&old, to, sizeof(old)) != 0;
 }
 
@@ -449,7 +451,7 @@ static void seed(struct msp_vm_states *s, uint32_t *queued)
 		if (!(flags & MSP_VM_ROOT))
 			continue;
 		memset(&st, 0, sizeof(st));
-		st.built = MSP_REG_NONE;
+		st.built = st.others_top = MSP_REG_NONE;
 		/* Dispatched to, or continued at; when C code enters, its L->base counts. */
 		st.base = BASE_REG;
 		if (i && msp_vm_is_reset(s->flow, &s->flow->build->insn[i - 1]))

@@ -164,10 +164,24 @@ static void store(const struct msp_vm_states *s, int32_t i, struct state *st)
 	if (to->base == s->y->reg_base && to->index == MSP_REG_NONE && st->base == BASE_REG &&
 	    (to->value == -8 || last == -8))
 		st->link_gone = st->over = true;
-	/* With BASE stored and lost it is no result: a coroutine gets its arguments. */
-	if (link && st->base != BASE_STORED &&
+	/* A coroutine's arguments are no results. */
+	if (link && (st->others_top == MSP_REG_NONE || to->base != st->others_top) &&
 	    (to->index != MSP_REG_NONE || to->step || (to->value >= -24 && to->value < 0)))
 		st->over = true;
+}
+
+/* L->top of a coroutine that is not L comes with its L->base; and is moved on then. */
+static void follow_others_top(const struct msp_vm_states *s, const struct msp_insn *insn,
+			      struct state *st)
+{
+	const struct msp_operand *from = &insn->operand[1];
+
+	if (insn->op == MSP_OP_MOV && insn->second != MSP_REG_NONE && is_L_base(s, from) &&
+	    from->base != s->y->reg_l && insn->operand[0].kind == MSP_OPND_REG)
+		st->others_top = insn->second;
+	else if (is_call(insn) || (st->others_top != MSP_REG_NONE && insn->op == MSP_OP_MOV &&
+				   writes(insn, st->others_top)))
+		st->others_top = MSP_REG_NONE;
 }
 
 /* The address of the function's slot is handed to a C function, for a result. */
@@ -248,6 +262,7 @@ void msp_vm_run_arm64(const struct msp_vm_states *s, int32_t i, struct state *st
 		st->over |= st->pc == PC_LINK;
 	}
 	store(s, i, st);
+	follow_others_top(s, insn, st);
 	if (is_call(insn)) {
 		st->copy_1 = st->copy_2 = false;
 		msp_vm_call_arm64(s, i, st);

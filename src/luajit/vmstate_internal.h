@@ -22,18 +22,19 @@ enum base_place { BASE_UNKNOWN, BASE_REG, BASE_STORED, BASE_COPY_1, BASE_COPY_2 
 
 struct state {
 	bool reached;
-	uint8_t base;	/* enum base_place */
-	uint8_t pc;	/* enum pc_kind */
-	bool stored;	/* L->base is BASE */
+	uint8_t base;	     /* enum base_place */
+	uint8_t pc;	     /* enum pc_kind */
+	bool stored;	     /* L->base is BASE */
 	bool copy_1, copy_2; /* registers that hold BASE: rbp, r15; arm64: RB, a result's address */
-	bool saved;	/* SAVE_PC is the frame's link */
-	bool over;	/* results may lie over function and link */
-	bool link_gone; /* the link's slot has something else */
-	uint8_t built;	/* register below which a whole frame was written */
-	bool result;	/* a C function was told to put a result over the function */
-	bool cont;	/* a continuation has been taken from the stack */
-	bool passed;	/* BASE went down to a frame that is left as well */
-	bool outer;	/* arm64: L->base is what is below this C frame */
+	bool saved;	     /* SAVE_PC is the frame's link */
+	bool over;	     /* results may lie over function and link */
+	bool link_gone;	     /* the link's slot has something else */
+	uint8_t built;	     /* register below which a whole frame was written */
+	bool result;	     /* a C function was told to put a result over the function */
+	bool cont;	     /* a continuation has been taken from the stack */
+	bool passed;	     /* BASE went down to a frame that is left as well */
+	bool outer;	     /* arm64: L->base is what is below this C frame */
+	uint8_t others_top;  /* arm64: the register with another coroutine's L->top */
 };
 
 /* What comes next for BASE's frame, on all ways. */
