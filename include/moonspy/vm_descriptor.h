@@ -368,13 +368,16 @@ struct ljvm_helpers {
 	int (*vm)(const struct ljvm_memory *memory, uint32_t n, struct ljvm_vm *out);
 	/* Whose code is this: enum ljvm_pc_kind. TRACE: also its VM and trace (out may be NULL). LJVM_E_NOT_MINE. */
 	int (*owner)(const struct ljvm_memory *memory, uint64_t pc, uint64_t *g, struct ljvm_trace *out);
-	/* The VM and coroutine whose code runs, from registers. LJVM_E_NOT_MINE: other code does. */
+	/*
+	 * The VM and coroutine whose code runs, from registers. LJVM_E_NOT_MINE: other code does, or a trace of a VM that
+	 * could not be read.
+	 */
 	int (*context)(const struct ljvm_memory *memory, const struct ljvm_registers *registers, struct ljvm_context *out);
 	/* Innermost frame: of a context; of any L whose C frame is known or 0, if context has just L and cframe. */
 	int (*frame_first)(const struct ljvm_memory *memory, const struct ljvm_context *context, struct ljvm_frame *out);
 	/* The frame that called it: 1, in the same structure. 0: it was the outermost. */
 	int (*frame_next)(const struct ljvm_memory *memory, struct ljvm_frame *frame);
-	/* Function and line of a frame, or of any prototype and position. LJVM_E_NONE: it is no Lua function. */
+	/* Function and line of a LUA frame, or of any prototype and position. */
 	int (*function)(const struct ljvm_memory *memory, uint64_t pt, int32_t pos, struct ljvm_function *out);
 	/* The trace of a VM that holds pc. LJVM_E_NONE. */
 	int (*trace)(const struct ljvm_memory *memory, uint64_t g, uint64_t pc, struct ljvm_trace *out);

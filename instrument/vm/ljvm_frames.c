@@ -64,7 +64,9 @@ static int ljvm_is_bottom(const lua_State *L, uint64_t base)
 
 static int ljvm_get_proto(const struct ljvm_memory *m, uint64_t at, GCproto *out)
 {
-	if (at % 4 || ljvm_get(m, at, out, sizeof(*out)) < 0)
+	if (at % 4)
+		return LJVM_E_BROKEN;
+	if (ljvm_get(m, at, out, sizeof(*out)) < 0)
 		return LJVM_E_READ;
 	if (out->gct != (uint8_t)~LJ_TPROTO || !out->sizebc || out->sizebc > 0x4000000)
 		return LJVM_E_BROKEN;
@@ -136,9 +138,13 @@ static int ljvm_frame_at(const struct ljvm_memory *m, const lua_State *L, uint64
 			return rc;
 	}
 	/* A vararg function has a second frame below, whose link is that to its caller. */
-	if ((link.word & FRAME_TYPEP) == FRAME_VARG &&
-	    (ljvm_get_below(m, &link, &base, &pc) < 0 || ljvm_get_link(m, L, base, &link) < 0))
-		return LJVM_E_BROKEN;
+	if ((link.word & FRAME_TYPEP) == FRAME_VARG) {
+		rc = ljvm_get_below(m, &link, &base, &pc);
+		if (rc == 0)
+			rc = ljvm_get_link(m, L, base, &link);
+		if (rc < 0)
+			return rc;
+	}
 	out->from_c = (link.word & FRAME_TYPE) == FRAME_C;
 	return 1;
 }
@@ -166,14 +172,18 @@ static int ljvm_frame_next(const struct ljvm_memory *m, struct ljvm_frame *frame
 	return ljvm_frame_at(m, &L, base, pc, frame);
 }
 
-/* A Lua function's frame where it should be: the PC, if it is known, is in it. */
+/* A Lua function's frame where it should be: the PC, if it is known, is in it. 0; else why not. */
 static int ljvm_fits(const struct ljvm_memory *m, const lua_State *L, uint64_t at, uint64_t base, uint64_t pc)
 {
 	struct ljvm_frame frame;
+	int rc;
 
 	memset(&frame, 0, sizeof(frame));
 	frame.L = at;
-	return ljvm_frame_at(m, L, base, pc, &frame) == 1 && (frame.kind != LJVM_FRAME_LUA || frame.pos >= 0);
+	rc = ljvm_frame_at(m, L, base, pc, &frame);
+	if (rc < 0)
+		return rc;
+	return rc == 1 && (frame.kind != LJVM_FRAME_LUA || frame.pos >= 0) ? 0 : LJVM_E_BROKEN;
 }
 
 static int ljvm_frame_first(const struct ljvm_memory *m, const struct ljvm_context *context, struct ljvm_frame *out)
@@ -187,7 +197,10 @@ static int ljvm_frame_first(const struct ljvm_memory *m, const struct ljvm_conte
 		return rc;
 	if (!base) {
 		base = (uint64_t)(uintptr_t)L.base;
-		if (context->cframe && ljvm_cframe(m, context->cframe, &cframe) == 0 && cframe.L == context->L)
+		rc = context->cframe ? ljvm_cframe(m, context->cframe, &cframe) : 0;
+		if (rc < 0)
+			return rc;
+		if (context->cframe && cframe.L == context->L)
 			pc = cframe.pc;
 	}
 	memset(out, 0, sizeof(*out));
@@ -208,7 +221,7 @@ static int ljvm_interpreter(const struct ljvm_memory *m, const struct ljvm_regis
 {
 	uint64_t sp, stored;
 	lua_State L;
-	int i, found = 0;
+	int i, rc, found = 0;
 
 	for (i = 0; i <= LJVM_PUSHED && !found; i++) {
 		sp = r->sp + (uint64_t)i * sizeof(void *);
@@ -222,15 +235,19 @@ static int ljvm_interpreter(const struct ljvm_memory *m, const struct ljvm_regis
 	out->kind = LJVM_PC_INTERPRETER;
 	out->base = r->reg[LJVM_REG_BASE];
 	out->pc = r->reg[LJVM_REG_PC];
-	if (ljvm_fits(m, &L, out->L, out->base, out->pc))
-		return LJVM_PC_INTERPRETER;
-	/* BASE or PC are on their way: as they were last stored. */
-	if (ljvm_get_ref(m, sp + CFRAME_OFS_PC, &stored) < 0)
-		return LJVM_E_READ;
-	out->base = (uint64_t)(uintptr_t)L.base;
-	if (!ljvm_fits(m, &L, out->L, out->base, out->pc))
+	rc = ljvm_fits(m, &L, out->L, out->base, out->pc);
+	/* BASE or PC are on their way: as they were last stored. What could not be read may fit. */
+	if (rc == LJVM_E_BROKEN) {
+		out->base = (uint64_t)(uintptr_t)L.base;
+		rc = ljvm_fits(m, &L, out->L, out->base, out->pc);
+	}
+	if (rc == LJVM_E_BROKEN) {
+		if (ljvm_get_ref(m, sp + CFRAME_OFS_PC, &stored) < 0)
+			return LJVM_E_READ;
 		out->pc = stored;
-	return ljvm_fits(m, &L, out->L, out->base, out->pc) ? LJVM_PC_INTERPRETER : LJVM_E_BROKEN;
+		rc = ljvm_fits(m, &L, out->L, out->base, out->pc);
+	}
+	return rc < 0 ? rc : LJVM_PC_INTERPRETER;
 }
 
 static int ljvm_compiled(const struct ljvm_memory *m, const struct ljvm_registers *r, struct ljvm_context *out)

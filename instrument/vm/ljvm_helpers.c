@@ -89,26 +89,50 @@ static int ljvm_read_slot(const struct ljvm_memory *m, uint64_t addr, struct ljv
 
 #define LJVM_MOST_SLOTS 65536
 
-/* The n-th live VM, or, if g is not 0, that one. */
-static int ljvm_find_slot(const struct ljvm_memory *m, uint32_t n, uint64_t g, struct ljvm_slot *out)
+/* A walk over the slots: where it is, and how many it has seen. */
+struct ljvm_walk {
+	uint64_t at;
+	uint32_t i, seen;
+};
+
+static void ljvm_walk_begin(const struct ljvm_memory *m, struct ljvm_walk *walk)
 {
-	uint64_t at = (uint64_t)(uintptr_t)&ljvm_slots + ljvm_slide(m);
-	struct ljvm_slots *layout = NULL;
-	uint32_t seen, i;
+	walk->at = (uint64_t)(uintptr_t)&ljvm_slots + ljvm_slide(m);
+	walk->i = walk->seen = 0;
+}
+
+/* The next slot that has a VM. */
+static int ljvm_walk_next(const struct ljvm_memory *m, struct ljvm_walk *walk, struct ljvm_slot *out)
+{
 	int rc;
 
-	for (seen = 0; at && seen < LJVM_MOST_SLOTS; seen += LJVM_SLOTS) {
-		for (i = 0; i < LJVM_SLOTS; i++) {
-			rc = ljvm_read_slot(m, at + offsetof(struct ljvm_slots, slot) + i * sizeof(*out), out);
+	for (; walk->at; walk->i = 0) {
+		while (walk->i < LJVM_SLOTS) {
+			rc = ljvm_read_slot(m, walk->at + offsetof(struct ljvm_slots, slot) + walk->i++ * sizeof(*out), out);
 			if (rc < 0)
 				return rc;
-			if (out->g && (g ? out->g == g : n-- == 0))
+			if (out->g)
 				return 0;
 		}
-		if (ljvm_get(m, at + offsetof(struct ljvm_slots, next), &at, sizeof(layout->next)) < 0)
+		if ((walk->seen += LJVM_SLOTS) >= LJVM_MOST_SLOTS)
+			return LJVM_E_BROKEN;
+		if (ljvm_get(m, walk->at + offsetof(struct ljvm_slots, next), &walk->at, sizeof(walk->at)) < 0)
 			return LJVM_E_READ;
 	}
 	return LJVM_E_NONE;
+}
+
+/* The n-th live VM, or, if g is not 0, that one. */
+static int ljvm_find_slot(const struct ljvm_memory *m, uint32_t n, uint64_t g, struct ljvm_slot *out)
+{
+	struct ljvm_walk walk;
+	int rc;
+
+	ljvm_walk_begin(m, &walk);
+	do
+		rc = ljvm_walk_next(m, &walk, out);
+	while (rc == 0 && (g ? out->g != g : n-- != 0));
+	return rc;
 }
 
 static int ljvm_vm(const struct ljvm_memory *m, uint32_t n, struct ljvm_vm *out)
@@ -141,7 +165,7 @@ static int ljvm_read_L(const struct ljvm_memory *m, uint64_t addr, uint64_t g, l
 	first = (uint64_t)(uintptr_t)tvref(out->stack);
 	size = out->stacksize;
 	base = (uint64_t)(uintptr_t)out->base;
-	if (!first || first % sizeof(TValue) || size > 0x4000000 || base < first || base > first + size * sizeof(TValue))
+	if (!first || first % sizeof(TValue) || size > 2 * LUAI_MAXSTACK || base < first || base > first + size * sizeof(TValue))
 		return LJVM_E_BROKEN;
 	return 0;
 }
@@ -194,9 +218,10 @@ static int ljvm_in_trace(const struct ljvm_memory *m, uint64_t at, uint32_t numb
 }
 
 #define LJVM_AT_ONCE 128
+#define LJVM_MOST_TRACES 65536
 
-/* The trace that is being made is in the table too, as J->cur: it has no code yet. */
-static int ljvm_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, struct ljvm_trace *out)
+/* Looks at *left traces at most. The one that is being made is in the table too, as J->cur: it has no code yet. */
+static int ljvm_find_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, uint32_t *left, struct ljvm_trace *out)
 {
 	uint64_t J = g + GG_OFS(J) - GG_OFS(g), table, cur = J + offsetof(jit_State, cur);
 	GCRef ref[LJVM_AT_ONCE];
@@ -208,8 +233,9 @@ static int ljvm_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, stru
 	    ljvm_get(m, J + offsetof(jit_State, sizetrace), &count, sizeof(count)) < 0 ||
 	    ljvm_get(m, g + offsetof(global_State, vmstate), &vmstate, sizeof(vmstate)) < 0)
 		return LJVM_E_READ;
-	if (count > 65536)
+	if (count > LJVM_MOST_TRACES || count > *left)
 		return LJVM_E_BROKEN;
+	*left -= count;
 	/* The one that runs, if the state says so, and else all. */
 	if (vmstate > 0 && (MSize)vmstate < count &&
 	    ljvm_get(m, table + (uint32_t)vmstate * sizeof(GCRef), ref, sizeof(GCRef)) == 0 &&
@@ -231,6 +257,13 @@ static int ljvm_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, stru
 	}
 	return LJVM_E_NONE;
 }
+
+static int ljvm_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, struct ljvm_trace *out)
+{
+	uint32_t left = LJVM_MOST_TRACES;
+
+	return ljvm_find_trace(m, g, pc, &left, out);
+}
 #define LJVM_TRACE ljvm_trace
 #else
 #define LJVM_TRACE NULL
@@ -244,6 +277,29 @@ static int ljvm_trace(const struct ljvm_memory *m, uint64_t g, uint64_t pc, stru
 }
 #endif
 
+#if !defined(LJVM_NO_LIVE) && LJ_HASJIT
+/* The VM that has a trace there. If there is none, but not all could be looked at: why. */
+static int ljvm_trace_owner(const struct ljvm_memory *m, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
+{
+	uint32_t left = 16 * LJVM_MOST_TRACES;
+	int rc, failed = LJVM_E_NOT_MINE;
+	struct ljvm_walk walk;
+	struct ljvm_slot slot;
+
+	ljvm_walk_begin(m, &walk);
+	while ((rc = ljvm_walk_next(m, &walk, &slot)) == 0) {
+		rc = ljvm_find_trace(m, slot.g, pc, &left, out);
+		if (rc == 0) {
+			*g = slot.g;
+			return LJVM_PC_TRACE;
+		}
+		if (rc != LJVM_E_NONE)
+			failed = rc;
+	}
+	return rc == LJVM_E_NONE ? failed : rc;
+}
+#endif
+
 static int ljvm_owner(const struct ljvm_memory *m, uint64_t pc, uint64_t *g, struct ljvm_trace *out)
 {
 	if (ljvm_in_vm(m, pc))
@@ -251,21 +307,15 @@ static int ljvm_owner(const struct ljvm_memory *m, uint64_t pc, uint64_t *g, str
 #if !defined(LJVM_NO_LIVE) && LJ_HASJIT
 	{
 		struct ljvm_trace trace;
-		struct ljvm_slot slot;
-		uint32_t n;
+		uint64_t found;
 
-		for (n = 0; ljvm_find_slot(m, n, 0, &slot) == 0; n++)
-			if (ljvm_trace(m, slot.g, pc, out ? out : &trace) == 0) {
-				if (g)
-					*g = slot.g;
-				return LJVM_PC_TRACE;
-			}
+		return ljvm_trace_owner(m, pc, g ? g : &found, out ? out : &trace);
 	}
 #else
 	UNUSED(g);
 	UNUSED(out);
-#endif
 	return LJVM_E_NOT_MINE;
+#endif
 }
 
 /* ---- C frames ---- */
