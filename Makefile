@@ -7,7 +7,8 @@
 #	make rounds         a target opened, unwound and closed a million times; ROUNDS=N
 #	make abi            records the binary interface of the library, after a wanted change
 #	make soak           memory and open files over an hour; MINUTES=10: over less
-#	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N
+#	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N;
+#	                    read from another process at 5000 moments; MOMENTS=N
 #	make test-kit-builds  the VM descriptor built in 18 ways: compilers, options, without each part; BUILDS="NAME..."
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
@@ -124,7 +125,7 @@ test-traces: tests
 
 COUNT ?= 1000000
 test-kit: tests
-	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) TOOLS="gdb kit-usdt bpftrace perf" \
+	@for suite in $(or $(SUITES),bookworm bullseye); do SUITE=$$suite COUNT=$(COUNT) MOMENTS=$(or $(MOMENTS),5000) TOOLS="gdb kit-usdt bpftrace perf" \
 		PROGRAMS="$(PROGRAMS)" SAMPLES=$(or $(SAMPLES),850) \
 		KIT=$(CURDIR)/$(BUILD)/tests/kit MOONSPY=$(CURDIR)/$(BUILD)/src/cli/moonspy \
 		tests/kit/run.sh $(TREES) || exit; [ -z "$(TREES)" ] || break; done

@@ -3,14 +3,15 @@
 # usage: run.sh [DIR...]. The instrumentation kit on LuaJIT source trees: Debian's package of SUITE (bookworm), or those given.
 # Each is edited, edited again, put back, built, and its descriptor, helpers and probes are tried. Exit 77: cannot be had.
 #
-# Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM.
+# Environment: KIT (folder of the built test programs), MOONSPY (the program), COUNT (2000) signals that interrupt a VM,
+# MOMENTS (500) at which it is read from another process.
 # PROGRAMS of tests/traces (a few; empty: all), SAMPLES (200) of each.
 # TOOLS: who listens to the probes; bpftrace and perf take longer (gdb kit-usdt).
 # CROSS=aarch64-linux-gnu-: built for arm64, run by qemu's user mode.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-: "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${SUITE:=bookworm}" \
+: "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${MOMENTS:=500}" "${SUITE:=bookworm}" \
 	"${PROGRAMS=hash metamethods objects sort}" "${SAMPLES:=200}"
 export SAMPLES
 cache=${MOONSPY_CACHE:-$root/.cache}
@@ -92,7 +93,8 @@ build() {
 cross_programs() {
 	mkdir "$work/kit"
 	for name in constants signals tables; do
-		${CROSS}gcc -O2 -D_GNU_SOURCE -I "$root/include" -o "$work/kit/kit-$name" "$here/$name.c" "$here/kit.c" -lpthread -ldl
+		${CROSS}gcc -O2 -D_GNU_SOURCE -I "$root/include" -o "$work/kit/kit-$name" "$here/$name.c" "$here/kit.c" "$here/moments.c" \
+			-lpthread -ldl
 	done
 	KIT=$work/kit
 }
@@ -160,6 +162,7 @@ for tree; do
 	[ -n "$CROSS" ] || [ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] ||
 		"$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
 	$emulator "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
+	[ -n "$CROSS" ] || "$KIT/kit-reader" "$library" "$here/work.lua" "$MOMENTS"
 	$emulator "$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
 	[ -n "$CROSS" ] || exact "$built/src"

@@ -2,6 +2,7 @@
 /*
  * usage: signals LIBRARY SCRIPT COUNT. Helpers in a signal handler that interrupts a VM at any instruction, COUNT times:
  * whole stacks, or a defined error. Meanwhile another thread lists the VMs and asks for addresses that mean nothing.
+ * Says so at each 100,000.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,33 +14,13 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "kit.h"
+#include "moments.h"
 
 static struct kit kit;
 static struct ljvm_memory own;
 static struct kit_counts counts;
 static timer_t timer;
 static unsigned long wanted, handled;
-
-static void registers_of(const ucontext_t *uc, struct ljvm_registers *out)
-{
-	memset(out, 0, sizeof(*out));
-#if defined(__x86_64__)
-	static const int dwarf[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
-				      REG_RBP, REG_RSP, REG_R8,	 REG_R9,  REG_R10, REG_R11,
-				      REG_R12, REG_R13, REG_R14, REG_R15};
-
-	for (int i = 0; i < 16; i++)
-		out->reg[i] = (uint64_t)uc->uc_mcontext.gregs[dwarf[i]];
-	out->pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
-	out->sp = (uint64_t)uc->uc_mcontext.gregs[REG_RSP];
-#elif defined(__aarch64__)
-	for (int i = 0; i < 31; i++)
-		out->reg[i] = uc->uc_mcontext.regs[i];
-	out->pc = uc->uc_mcontext.pc;
-	out->sp = uc->uc_mcontext.sp;
-#endif
-}
 
 /* One shot: whatever the load of the machine is, the VM has run a while when it is interrupted again. */
 static void interrupt_soon(void)
@@ -104,6 +85,21 @@ static void check_list(const void *L)
 		kit_die("a VM in the list that is not there");
 }
 
+/* Runs the script until there were enough. */
+static void run(void *L, const char *script)
+{
+	unsigned long so_far, said = 0;
+
+	while ((so_far = __atomic_load_n(&handled, __ATOMIC_ACQUIRE)) < wanted) {
+		kit_run(&kit, L, script, 200);
+		if (so_far / 100000 > said) {
+			said = so_far / 100000;
+			printf("signals: %lu so far\n", so_far);
+			fflush(stdout);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -128,8 +124,7 @@ int main(int argc, char **argv)
 	    timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
 		kit_die("no thread, or no timer");
 	interrupt_soon();
-	while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) < wanted)
-		kit_run(&kit, L, argv[2], 200);
+	run(L, argv[2]);
 	pthread_join(thread, NULL);
 	kit.close(L);
 	check_list(NULL);
