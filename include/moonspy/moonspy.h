@@ -502,7 +502,7 @@ MSP_API int msp_self_refresh(struct msp_self *self);
 struct msp_self_result {
 	uint32_t reason;  /* enum msp_error_reason: why the stack is not whole; MSP_ERR_NONE: it is */
 	uint32_t has_vm;  /* a VM is on the stack */
-	int32_t vmstate;  /* of the innermost, as LuaJIT has it */
+	int32_t vmstate;  /* of the innermost; with a STATE frame in LuaJIT's own numbers, whatever its fork has */
 	uint32_t reads;   /* of memory, that it took */
 };
 /*

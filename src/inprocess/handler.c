@@ -23,7 +23,7 @@ static bool installed;
 
 /* ---- States ---- */
 
-/* What LuaJIT's number for a state of its compiler says, as ~vmstate. */
+/* What LuaJIT's number for a state of its compiler says, as ~vmstate; a fork's comes as LuaJIT's own. */
 static enum sysprof_event compiler_state(int32_t vmstate)
 {
 	switch (~vmstate) {

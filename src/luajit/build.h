@@ -111,6 +111,7 @@ bool msp_lj_arm64_argument(const struct msp_lj_build *build, uint64_t addr, uint
 void msp_lj_evidence_descriptor(struct msp_lj_build *build);
 void msp_lj_evidence_api(struct msp_lj_build *build);
 void msp_lj_evidence_vm(struct msp_lj_build *build);
+void msp_lj_evidence_states(struct msp_lj_build *build);
 void msp_lj_evidence_static(struct msp_lj_build *build);
 void msp_lj_evidence_traces(struct msp_lj_build *build);
 void msp_lj_evidence_constants(struct msp_lj_build *build);

@@ -20,28 +20,28 @@ struct generation {
 	unsigned int count;
 };
 
-/* lj_obj.h with LJ_GC64: GCHeader, lua_State, GCproto; LJ_VMST_GC. */
+/* lj_obj.h with LJ_GC64: GCHeader, lua_State, GCproto. */
 static const struct constant_field gc64_objects[] = {
-	{F(vmstate_gc), 2},    {F(gc_gct), 9},	      {F(L_status), 11},     {F(L_glref), 16},
-	{F(L_base), 32},       {F(L_top), 40},	      {F(L_maxstack), 48},   {F(L_stack), 56},
-	{F(L_cframe), 80},     {F(L_stacksize), 88},  {F(fn_ffid), 10},	     {F(fn_pc), 32},
-	{F(fn_cfunc), 40},     {F(pt_size), 104},     {F(pt_numparams), 10}, {F(pt_framesize), 11},
-	{F(pt_sizebc), 12},    {F(pt_k), 32},	      {F(pt_sizekgc), 48},   {F(pt_sizekn), 52},
-	{F(pt_sizept), 56},    {F(pt_sizeuv), 60},    {F(pt_flags), 61},     {F(pt_trace), 62},
-	{F(pt_chunkname), 64}, {F(pt_firstline), 72}, {F(pt_numline), 76},   {F(pt_lineinfo), 80},
-	{F(pt_uvinfo), 88},    {F(pt_varinfo), 96},
+	{F(gc_gct), 9},	       {F(L_status), 11},     {F(L_glref), 16},	     {F(L_base), 32},
+	{F(L_top), 40},	       {F(L_maxstack), 48},   {F(L_stack), 56},	     {F(L_cframe), 80},
+	{F(L_stacksize), 88},  {F(fn_ffid), 10},      {F(fn_pc), 32},	     {F(fn_cfunc), 40},
+	{F(pt_size), 104},     {F(pt_numparams), 10}, {F(pt_framesize), 11}, {F(pt_sizebc), 12},
+	{F(pt_k), 32},	       {F(pt_sizekgc), 48},   {F(pt_sizekn), 52},    {F(pt_sizept), 56},
+	{F(pt_sizeuv), 60},    {F(pt_flags), 61},     {F(pt_trace), 62},     {F(pt_chunkname), 64},
+	{F(pt_firstline), 72}, {F(pt_numline), 76},   {F(pt_lineinfo), 80},  {F(pt_uvinfo), 88},
+	{F(pt_varinfo), 96},
 };
 
 /* The same without GC64. */
 static const struct constant_field gc32_objects[] = {
-	{F(vmstate_gc), 2},    {F(gc_gct), 5},	      {F(L_status), 7},	    {F(L_glref), 8},
-	{F(L_base), 16},       {F(L_top), 24},	      {F(L_maxstack), 32},  {F(L_stack), 36},
-	{F(L_cframe), 48},     {F(L_stacksize), 56},  {F(fn_ffid), 6},	    {F(fn_pc), 16},
-	{F(fn_cfunc), 24},     {F(pt_size), 64},      {F(pt_numparams), 6}, {F(pt_framesize), 7},
-	{F(pt_sizebc), 8},     {F(pt_k), 16},	      {F(pt_sizekgc), 24},  {F(pt_sizekn), 28},
-	{F(pt_sizept), 32},    {F(pt_sizeuv), 36},    {F(pt_flags), 37},    {F(pt_trace), 38},
-	{F(pt_chunkname), 40}, {F(pt_firstline), 44}, {F(pt_numline), 48},  {F(pt_lineinfo), 52},
-	{F(pt_uvinfo), 56},    {F(pt_varinfo), 60},
+	{F(gc_gct), 5},	       {F(L_status), 7},     {F(L_glref), 8},	   {F(L_base), 16},
+	{F(L_top), 24},	       {F(L_maxstack), 32},  {F(L_stack), 36},	   {F(L_cframe), 48},
+	{F(L_stacksize), 56},  {F(fn_ffid), 6},	     {F(fn_pc), 16},	   {F(fn_cfunc), 24},
+	{F(pt_size), 64},      {F(pt_numparams), 6}, {F(pt_framesize), 7}, {F(pt_sizebc), 8},
+	{F(pt_k), 16},	       {F(pt_sizekgc), 24},  {F(pt_sizekn), 28},   {F(pt_sizept), 32},
+	{F(pt_sizeuv), 36},    {F(pt_flags), 37},    {F(pt_trace), 38},	   {F(pt_chunkname), 40},
+	{F(pt_firstline), 44}, {F(pt_numline), 48},  {F(pt_lineinfo), 52}, {F(pt_uvinfo), 56},
+	{F(pt_varinfo), 60},
 };
 
 /* lj_obj.h: strings have a number of their own since 2020. */

@@ -83,6 +83,7 @@ static int find(struct msp_lj_build *build)
 	msp_lj_evidence_api(build);
 	msp_lj_find_ff_names(build);
 	msp_lj_evidence_vm(build);
+	msp_lj_evidence_states(build);
 	msp_lj_evidence_static(build);
 	msp_lj_evidence_traces(build);
 	msp_lj_evidence_constants(build);

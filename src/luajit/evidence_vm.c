@@ -43,7 +43,7 @@ struct vm_reader {
 
 	/* Of the handler that enters traces: offsets from the dispatch register. */
 	int64_t trace_mcode, trace_table;
-	struct votes trace_stores;
+	struct votes trace_stores; /* those that all handlers that come there have */
 
 	struct votes save_pc;	/* frame slot, register */
 	struct votes save_l;	/* frame slot << 16 | field of L, base register */
@@ -66,6 +66,27 @@ static void vote(struct votes *votes, int64_t a, int64_t b)
 		votes->v[votes->count].b = b;
 		votes->v[votes->count++].count = 1;
 	}
+}
+
+static bool voted(const struct votes *votes, int64_t a, int64_t b)
+{
+	for (unsigned int i = 0; i < votes->count; i++) {
+		if (votes->v[i].a == a && votes->v[i].b == b)
+			return true;
+	}
+	return false;
+}
+
+/* Drops the pairs that others do not have. */
+static void keep_common(struct votes *votes, const struct votes *others)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < votes->count; i++) {
+		if (voted(others, votes->v[i].a, votes->v[i].b))
+			votes->v[kept++] = votes->v[i];
+	}
+	votes->count = kept;
 }
 
 /* The pair seen most often, if at least twice as often as the next; false: no habit. */
@@ -414,9 +435,12 @@ static void read_handlers(struct vm_reader *r)
 		r->jmp_mcode = r->call_untagged = -1;
 		run(r, build->handler[i], 60, handler_event);
 		if (r->jmp_mcode >= 0) {
+			if (r->trace_mcode < 0)
+				r->trace_stores = r->stored;
+			else
+				keep_common(&r->trace_stores, &r->stored);
 			r->trace_mcode = r->jmp_mcode;
 			r->trace_table = r->jmp_trace;
-			r->trace_stores = r->stored;
 		}
 		/* Opcodes that a build does not have share the next one's handler. */
 		if (i && build->handler[i] == build->handler[i - 1])

@@ -15,6 +15,8 @@
 /* A frame takes one step, the lower half of a vararg frame another. */
 #define STEPS (2 * MSP_MAX_FRAMES + 64)
 #define STACK_REACH (1u << 20)
+/* LJ_VMST_GC of LuaJIT itself. */
+#define PLAIN_VMSTATE_GC 2
 
 #if defined(__aarch64__)
 #define ARCH MSP_ARCH_ARM64
@@ -244,6 +246,20 @@ static void prepare(struct own_slot *slot, uint32_t pid, uint32_t most_reads, ui
 	slot->walk.host = (uintptr_t)slot;
 }
 
+/* Its state: while the VM is busy with itself in LuaJIT's own numbers, whatever a fork has. */
+static int32_t vmstate_of(struct msp_walk *w)
+{
+	for (uint32_t i = 0; i < w->frame_count; i++) {
+		const struct msp_raw_frame *f = &w->frame[i];
+		const struct msp_lj_layout *y =
+			f->kind == MSP_RAW_STATE ? host_layout(w, f->image) : NULL;
+
+		if (y)
+			return ~(~w->vmstate - y->vmstate_gc + PLAIN_VMSTATE_GC);
+	}
+	return w->vmstate;
+}
+
 int msp_own_unwind(struct msp_own *own, const struct msp_registers *registers,
 		   struct msp_raw_frame *frames, size_t room, struct msp_self_result *result)
 {
@@ -260,7 +276,7 @@ int msp_own_unwind(struct msp_own *own, const struct msp_registers *registers,
 	if (result)
 		*result = (struct msp_self_result){.reason = slot->walk.error,
 						   .has_vm = slot->walk.has_vm,
-						   .vmstate = slot->walk.vmstate,
+						   .vmstate = vmstate_of(&slot->walk),
 						   .reads = slot->reads};
 	atomic_store(&slot->tables, NULL);
 	atomic_store(&slot->user, 0);

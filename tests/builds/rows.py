@@ -39,6 +39,17 @@ FORK = (
 )
 
 
+def fork_states(vm):
+    """Other states, as Tarantool has since 2.10: GC is 4. At calls they are stored, and BASE in g for its own profiler."""
+    return (
+        ("src/lj_obj.h", r"(  LJ_VMST_C,)", r"  LJ_VMST_LFUNC,\n  LJ_VMST_FFUNC,\n\1"),
+        ("src/lj_obj.h", r"(  GCRef gcroot\[GCROOT_MAX\];[^\n]*\n)", r"\1  MRef top_frame;\n"),
+        (vm, r"(\.macro \.ffunc_1, name\n  \|->ff_ \.\. name:\n)", r"\1  |  set_vmstate FFUNC\n"),
+        (vm, r"(  case BC_IFUNCF:\n(?:    \|[^\n]*\n){3})",
+         r"\1    |  set_vmstate INTERP\n    |  mov [DISPATCH+DISPATCH_GL(top_frame)], BASE\n    |  set_vmstate LFUNC\n"),
+    )
+
+
 def debian(name, suite, packages, file, run, tree, **more):
     return dict(name=name, packages=(suite, packages), file=file, run=run, tree=tree, **more)
 
@@ -95,6 +106,8 @@ ROWS = [
     built("static-pie, stripped", BOOKWORM,
           "LDFLAGS=-static-pie CCOPT='-O2 -fPIE'", strip=True),
     built("fork", BOOKWORM, "", edit=FORK),
+    built("fork with states", BOOKWORM, edit=fork_states("src/vm_x64.dasc"), ci=True),
+    built("fork with states, no GC64", BOOKWORM, "XCFLAGS=-DLUAJIT_DISABLE_GC64", edit=fork_states("src/vm_x86.dasc")),
     built("openresty 2023", LUAJIT2),
     built("openresty 2025", SID),
     built("openresty 2025, amalgamated", SID, "amalg CCOPT='-O2 -flto' TARGET_AR='gcc-ar rcus'"),

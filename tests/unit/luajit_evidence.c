@@ -19,6 +19,7 @@ static const struct {
 	T(gc64, 1),
 	T(fr2, 1),
 	T(jit, 1),
+	T(vmstate_gc, 2),
 	T(reg_dispatch, MSP_X64_R14),
 	T(reg_base, MSP_X64_RDX),
 	T(reg_pc, MSP_X64_RBX),
@@ -328,12 +329,95 @@ static void test_false_reference(void **state)
 	free(bytes);
 }
 
+/* ---- The states of a VM, by what its block stores ---- */
+
+#define STATE_AT 184
+#define STATE_REG MSP_X64_R14
+
+static void add_store(struct msp_lj_build *build, uint8_t base, int64_t at, int64_t value)
+{
+	build->insn[build->insn_count++] =
+		(struct msp_insn){.op = MSP_OP_MOV,
+				  .operand_count = 2,
+				  .operand = {{.kind = MSP_OPND_MEM,
+					       .size = 4,
+					       .base = base,
+					       .index = MSP_REG_NONE,
+					       .value = at},
+					      {.kind = MSP_OPND_IMM, .size = 4, .value = value}}};
+}
+
+/* arm64: a constant goes into a register; one is stored. */
+static void add_store_by_register(struct msp_lj_build *build, int state, bool call)
+{
+	build->insn[build->insn_count++] = (struct msp_insn){
+		.op = MSP_OP_MOV,
+		.operand_count = 2,
+		.writes = 1 << 8,
+		.operand = {{.kind = MSP_OPND_REG, .size = 4, .reg = 8},
+			    {.kind = MSP_OPND_IMM, .size = 4, .value = (uint32_t)~state}}};
+	build->insn[build->insn_count++] =
+		(struct msp_insn){.op = call ? MSP_OP_CALL : MSP_OP_OTHER};
+	add_store(build, STATE_REG, STATE_AT, 0);
+	build->insn[build->insn_count - 1].operand[1] =
+		(struct msp_operand){.kind = MSP_OPND_REG, .size = 4, .reg = 8};
+}
+
+/* The collector's number for a block that stores some states; -1: not told. by_register: so many are. */
+static int collector_of(uint32_t states, bool by_register)
+{
+	struct msp_lj_build *build = calloc(1, sizeof(*build));
+	int told;
+
+	assert_non_null(build);
+	build->insn = calloc(64, sizeof(*build->insn));
+	assert_non_null(build->insn);
+	build->layout.reg_dispatch = STATE_REG;
+	build->layout.reg_is_g = true;
+	build->layout.g_vmstate = STATE_AT;
+	build->has[MSP_LJ_FIELD_g_vmstate] = true;
+	for (int state = 0; state < 16; state++) {
+		if (!(states >> state & 1))
+			continue;
+		if (by_register)
+			add_store_by_register(build, state, false);
+		else
+			add_store(build, STATE_REG, STATE_AT, ~state);
+	}
+	/* Others' fields, what is no state, and what may have changed before it is stored. */
+	add_store(build, STATE_REG, STATE_AT + 4, ~2);
+	add_store(build, MSP_X64_RBX, STATE_AT, ~2);
+	add_store(build, STATE_REG, STATE_AT, 2);
+	add_store(build, STATE_REG, STATE_AT, -100);
+	add_store_by_register(build, 2, true);
+	msp_lj_evidence_states(build);
+	told = build->has[MSP_LJ_FIELD_vmstate_gc] ? build->layout.vmstate_gc : -1;
+	free(build->insn);
+	free(build);
+	return told;
+}
+
+static void test_states(void **state)
+{
+	static const struct {
+		uint32_t stored;
+		int collector;
+	} shapes[] = {{0x3, 2},	 {0xb, 2},   {0xf, 4},	 {0x2f, 4},  {0, -1},  {0x1, -1},
+		      {0x7, -1}, {0x1f, -1}, {0x2b, -1}, {0x6f, -1}, {0xa, -1}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		assert_int_equal(collector_of(shapes[i].stored, false), shapes[i].collector);
+		assert_int_equal(collector_of(shapes[i].stored, true), shapes[i].collector);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_program),		cmocka_unit_test(test_library),
 		cmocka_unit_test(test_others),		cmocka_unit_test(test_overlay),
-		cmocka_unit_test(test_false_reference),
+		cmocka_unit_test(test_false_reference), cmocka_unit_test(test_states),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
