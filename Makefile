@@ -19,7 +19,7 @@
 #	make test-arm64     built for arm64, stepped in user mode, builds of LuaJIT for it, the VM descriptor, Debian's arm64
 #	                    kernels, emulated
 #	make test-companion  its helpers in signal handlers, over all workloads, held against the walker; SECONDS=10 each
-#	make test-builds    held against 40 builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
+#	make test-builds    held against all builds of LuaJIT, fetched and built; BUILDS="NAME..." for some
 #	ASAN=1      with address and undefined behaviour sanitizers, in build-asan
 #	WERROR=1    warnings are errors, in build-werror; for CI
 #	ARM64=1     for arm64, in build-arm64, with a cross compiler; tests run in user mode emulation

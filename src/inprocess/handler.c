@@ -2,8 +2,8 @@
 /*
  * In the signal handler, and what leads to it. SIGPROF comes from the timers of sessions, each of
  * which counts the CPU time of one thread and signals that thread only. Everybody else's SIGPROF goes
- * to who had it before. No lock, no allocation, nothing of libc but memcpy(), sem_post()
- * and system calls.
+ * to who had it before. No lock, no allocation, nothing of libc but memcpy(), sem_post(),
+ * clock_gettime() and system calls.
  */
 #include <errno.h>
 #include <string.h>

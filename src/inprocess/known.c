@@ -13,9 +13,12 @@ static _Atomic(uint64_t) known[KNOWN];
 
 bool sample_may_be_new(const struct sample *sample)
 {
-	const struct msp_raw_frame *last = &sample->frame[sample->frames - 1];
+	const struct msp_raw_frame *last;
 
-	if (!sample->frames || last->kind != MSP_RAW_ERROR)
+	if (!sample->frames)
+		return false;
+	last = &sample->frame[sample->frames - 1];
+	if (last->kind != MSP_RAW_ERROR)
 		return false;
 	return last->pos == MSP_ERR_NO_PROCESS || last->pos == MSP_ERR_NO_MAPPING ||
 	       last->pos == MSP_ERR_NO_FILE || last->pos == MSP_ERR_NO_TABLE ||

@@ -68,7 +68,7 @@ static uint64_t hash_of(const struct sample *sample)
 static bool is_of(const struct memo_entry *entry, const struct sample *sample, uint64_t hash)
 {
 	return entry->bytes && entry->hash == hash && entry->state == sample->state &&
-	       entry->frames == size_of(sample) &&
+	       entry->frames && entry->frames == size_of(sample) &&
 	       !memcmp(entry->bytes, sample->frame, entry->frames);
 }
 

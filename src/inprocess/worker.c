@@ -83,6 +83,7 @@ static void close_target(void)
 	msp_backtrace_free(worker.backtrace);
 	msp_self_free(worker.self);
 	msp_target_free(worker.target);
+	known_forget();
 	worker.backtrace = NULL;
 	worker.self = NULL;
 	worker.target = NULL;
@@ -116,17 +117,20 @@ static void refresh_if_new(void)
 
 int worker_look(char *why, size_t size)
 {
+	bool was_open;
 	int err;
 
 	if (worker.self && worker.pid != getpid())
 		close_target(); /* a fork's: of the parent */
-	err = worker.self ? refresh() : open_target();
+	was_open = worker.self != NULL;
+	err = was_open ? refresh() : open_target();
 	if (err < 0) {
 		if (size)
 			snprintf(why, size, "%s",
 				 worker.target ? msp_target_error(worker.target)
 					       : msp_strerror(err));
-		close_target();
+		if (!was_open) /* else others sample with it */
+			close_target();
 		return err == MSP_E_NOMEM ? PROFILE_ERRMEM : PROFILE_ERRUSE;
 	}
 	if (has_proved_vm())

@@ -7,7 +7,8 @@
 
 #define MOST_LISTS 256
 #define MOST_SLOTS 4096 /* of a list */
-#define CHUNK 4096	/* bytes of slots that are read at once */
+#define MOST_OF_ALL 65536
+#define CHUNK 4096 /* bytes of slots that are read at once */
 #define TRIES 4
 
 static bool read_live(const struct msp_memory *mem, uint64_t descriptor, struct ljvm_live *out,
@@ -48,9 +49,16 @@ static bool read_slot(const struct msp_memory *mem, uint64_t at, struct msp_lj_t
 	return false;
 }
 
-/* Slots that are in use, of those from at on. *more becomes false if fn wants no more. */
+/* Which of the slots are asked for, and for whom. */
+struct asked {
+	uint64_t g; /* this one; 0: all that are in use */
+	msp_lj_told_fn fn;
+	void *ctx;
+};
+
+/* Of those from at on. *more becomes false if no more are wanted. */
 static bool each_slot(const struct msp_memory *mem, uint64_t at, uint32_t count, uint32_t size,
-		      msp_lj_told_fn fn, void *ctx, bool *more)
+		      const struct asked *asked, bool *more)
 {
 	_Alignas(8) uint8_t chunk[CHUNK];
 	struct msp_lj_told_vm vm;
@@ -64,21 +72,22 @@ static bool each_slot(const struct msp_memory *mem, uint64_t at, uint32_t count,
 		for (uint32_t i = 0; i < n && *more; i++) {
 			memcpy(&g, chunk + (size_t)i * size + offsetof(struct ljvm_slot, g),
 			       sizeof(g));
-			if (g && read_slot(mem, at + (uint64_t)i * size, &vm))
-				*more = fn(ctx, &vm);
+			if (g && (!asked->g || g == asked->g) &&
+			    read_slot(mem, at + (uint64_t)i * size, &vm))
+				*more = asked->fn(asked->ctx, &vm);
 		}
 	}
 	return true;
 }
 
-bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_told_fn fn,
-		      void *ctx)
+static bool each(const struct msp_memory *mem, uint64_t descriptor, const struct asked *asked)
 {
 	struct {
 		uint64_t next;
 		uint32_t count, unused;
 	} head;
 	struct ljvm_live live;
+	uint32_t slots = 0;
 	bool more = true, all;
 
 	_Static_assert(sizeof(head) == offsetof(struct ljvm_slots, slot),
@@ -87,11 +96,17 @@ bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_
 		return false;
 	for (uint32_t i = 0; live.slots && more; i++, live.slots = head.next)
 		if (i == MOST_LISTS || msp_read(mem, live.slots, &head, sizeof(head)) ||
-		    head.count > MOST_SLOTS ||
-		    !each_slot(mem, live.slots + sizeof(head), head.count, live.slot_size, fn, ctx,
+		    head.count > MOST_SLOTS || (slots += head.count) > MOST_OF_ALL ||
+		    !each_slot(mem, live.slots + sizeof(head), head.count, live.slot_size, asked,
 			       &more))
 			return false;
 	return all && more;
+}
+
+bool msp_lj_told_each(const struct msp_memory *mem, uint64_t descriptor, msp_lj_told_fn fn,
+		      void *ctx)
+{
+	return each(mem, descriptor, &(struct asked){.fn = fn, .ctx = ctx});
 }
 
 struct wanted {
@@ -115,6 +130,6 @@ bool msp_lj_told_find(const struct msp_memory *mem, uint64_t descriptor, uint64_
 {
 	struct wanted wanted = {.g = g, .out = out};
 
-	msp_lj_told_each(mem, descriptor, is_wanted, &wanted);
+	each(mem, descriptor, &(struct asked){.g = g, .fn = is_wanted, .ctx = &wanted});
 	return wanted.found;
 }

@@ -127,7 +127,7 @@ static uint8_t *read_nodes(const struct msp_trace_reader *r, struct msp_trace_fa
 	size_t size;
 
 	if (!msp_lj_table_read(r->layout, r->mem, table, &t) || t.hmask >= MAX_NODES ||
-	    !msp_trace_work(f, t.hmask))
+	    !msp_trace_work(f, (t.hmask + 1) * MSP_TRACE_READ))
 		return NULL;
 	*count = t.hmask + 1;
 	size = *count * (size_t)o->node_size;

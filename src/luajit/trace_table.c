@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "luajit/told_vms.h"
+#include "luajit/trace_proof.h"
 #include "luajit/trace_reader.h"
 #include "moonspy/vm_descriptor.h"
 
@@ -119,6 +120,8 @@ static uint16_t node_of(struct table *t, const struct ljvm_place *place, uint32_
 	struct msp_trace_node node = {.kind = MSP_RAW_LUA, .pos = pos};
 
 	t->work -= 2 * image->node_count;
+	if (!p)
+		t->work -= MSP_TRACE_READ; /* it is looked for again */
 	if (!p || place->pos >= msp_trace_proto_size(p) || t->work < 0)
 		return 0;
 	if (place->outer != LJVM_NO_PLACE) {
@@ -148,8 +151,11 @@ static bool make_proofs(struct table *t)
 
 	t->call = calloc(t->head.places, sizeof(*t->call));
 	image->proof = calloc(t->head.pieces, sizeof(*image->proof));
-	if (!t->call || !image->proof)
+	if (!t->call || !image->proof) {
+		free(image->proof);
+		image->proof = NULL;
 		return false;
+	}
 	make_calls(t);
 	for (uint32_t i = 0; i < t->head.pieces; i++) {
 		struct msp_trace_proof *proof = &image->proof[i];

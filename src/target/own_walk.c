@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The walker's host in a signal handler. Everything here is async-signal-safe: no lock, no
- * allocation, nothing of libc but memcpy() and system calls.
+ * allocation, nothing of libc but memcpy(), memset() and system calls.
  */
 #include <errno.h>
 #include <string.h>

@@ -169,8 +169,14 @@ static bool add_told(void *arg, const struct msp_lj_told_vm *told)
 			       .layout = search->entry->layout,
 			       .image_base = search->base};
 
-	if (!vm && prove(search->space, &fresh) >= 0 && fresh.proof.heap)
+	if (vm && vm->image_base != search->base) { /* the library was loaded anew */
+		vm->image_base = search->base;
+		prove(search->space, vm);
+	} else if (!vm && prove(search->space, &fresh) >= 0 && fresh.proof.heap) {
 		vm = keep_vm(search->space, &fresh);
+		if (!vm)
+			return false; /* no more are kept */
+	}
 	if (vm && vm->proof.heap)
 		vm->listed = true;
 	else

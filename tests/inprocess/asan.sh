@@ -10,7 +10,11 @@ export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for case in api close exec exit fork full loop owner threads vms; do
-	echo "$case: $("$here/run.sh" "$modules" "$build/tests/inprocess/embed-sysprof" "$case")"
+	said=$("$here/run.sh" "$modules" "$build/tests/inprocess/embed-sysprof" "$case" 2>&1) || {
+		echo "$case: FAIL: $said"
+		exit 1
+	}
+	echo "$case: $said"
 done
 printf '#!/bin/sh\nLD_PRELOAD="%s %s" exec luajit "$@"\n' "$(gcc -print-file-name=libasan.so)" "$(gcc -print-file-name=libubsan.so)" \
 	>"$work/luajit"

@@ -165,14 +165,27 @@ static void case_threads(void)
 }
 
 /* Two VMs on one thread, two files; one file for both is refused, and stays as it is. */
+/* It cannot read what is mapped, and takes nothing from those that run. */
+static void fail_to_start(lua_State *L)
+{
+	struct rlimit was, none;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &was));
+	none = (struct rlimit){0, was.rlim_max};
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(luaL_dostring(L, "assert(sysprof.start{mode = 'D'})"));
+	CHECK(!setrlimit(RLIMIT_NOFILE, &was));
+}
+
 static void case_vms(void)
 {
-	lua_State *a = make_vm(), *b = make_vm();
+	lua_State *a = make_vm(), *b = make_vm(), *c = make_vm();
 
 	CHECK(!start(a, path_of("a")));
 	CHECK(start(b, path_of("a")) == EBUSY);
 	CHECK(!start(b, path_of("b")));
 	be_sampled(a, 40);
+	fail_to_start(c);
 	be_sampled(b, 40);
 	CHECK(!stop(a));
 	be_sampled(b, 20);
@@ -182,6 +195,7 @@ static void case_vms(void)
 	CHECK(!start(b, path_of("a")) && !stop(b));
 	lua_close(a);
 	lua_close(b);
+	lua_close(c);
 }
 
 static void case_close(void)

@@ -70,7 +70,7 @@ while IFS='|' read -r name parts options; do
 	case $wanted in *" $name "* | "  ") ;; *) continue ;; esac
 	tried=$((tried + 1))
 	rm -rf "$work/tree"
-	if look "$name" "$options" >"$work/out" 2>&1; then
+	if look "$name" "$options" >"$work/out" 2>&1 </dev/null; then
 		echo "$name: $(sed -n 's/^constants: /constants /p; s/^signals: //p' "$work/out" | paste -sd ';')"
 	else
 		failed=$((failed + 1))

@@ -19,6 +19,7 @@ ARGUMENTS = {"vm_created": 2, "vm_closed": 2, "heartbeat": 2, "gc_phase": 3, "tr
 # Which arguments the VM's events tell too.
 TOLD = {"trace_start": (1, 3, 4), "trace_stop": (1, 2, 3), "trace_abort": (1, 2), "trace_flush": (1,), "trace_exit": (1, 2)}
 ERRORS = 7
+MOST_RUNS = 200
 LUA_ERRRUN = 2
 HIT = re.compile(r"^probe (\w+)((?: \w+)+)$", re.M)
 
@@ -82,10 +83,12 @@ def by_bpftrace(file, command, env, folder):
             subprocess.Popen(["bpftrace", "-B", "line", "-e", program], env=env, stdin=subprocess.DEVNULL, stdout=out,
                              stderr=subprocess.STDOUT) as tracer:
         try:
-            while tracer.poll() is None and {name for name, _ in heard()} != set(ARGUMENTS):
+            for _ in range(MOST_RUNS):
+                if tracer.poll() is not None or {name for name, _ in heard()} == set(ARGUMENTS):
+                    break
                 run(command, env)
-            said, hits = run(command, env), None
-            while tracer.poll() is None and not hits:
+            said, hits, until = run(command, env), None, time.monotonic() + 60
+            while tracer.poll() is None and not hits and time.monotonic() < until:
                 time.sleep(0.05)
                 hits = last_run(said, heard())
         finally:
