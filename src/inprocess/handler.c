@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inprocess/internal.h"
+#include "unwind/tables.h"
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
@@ -27,9 +28,9 @@ static bool installed;
 static enum sysprof_event compiler_state(int32_t vmstate)
 {
 	switch (~vmstate) {
-	case 5:
+	case MSP_VMSTATE_OPT:
 		return SYSPROF_IN_OPT;
-	case 6:
+	case MSP_VMSTATE_ASM:
 		return SYSPROF_IN_ASM;
 	default:
 		return SYSPROF_IN_RECORD;

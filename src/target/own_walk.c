@@ -15,8 +15,6 @@
 /* A frame takes one step, the lower half of a vararg frame another. */
 #define STEPS (2 * MSP_MAX_FRAMES + 64)
 #define STACK_REACH (1u << 20)
-/* LJ_VMST_GC of LuaJIT itself. */
-#define PLAIN_VMSTATE_GC 2
 
 #if defined(__aarch64__)
 #define ARCH MSP_ARCH_ARM64
@@ -255,7 +253,7 @@ static int32_t vmstate_of(struct msp_walk *w)
 			f->kind == MSP_RAW_STATE ? host_layout(w, f->image) : NULL;
 
 		if (y)
-			return ~(~w->vmstate - y->vmstate_gc + PLAIN_VMSTATE_GC);
+			return lua_own_vmstate(w, y);
 	}
 	return w->vmstate;
 }

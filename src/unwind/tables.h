@@ -57,6 +57,11 @@ enum msp_cfa_kind {
 #define MSP_RULE_VM_CALLBACK 0x08 /* with VM: the frame at L->base is on this C frame if it is an FFI callback's */
 #define MSP_RULE_STARTS 0x40 /* behind a system call that started a thread: if it gave 0, this is the new one, without a caller */
 
+/* lj_obj.h: numbers of LuaJIT's own states, those of forks may be higher. */
+#define MSP_VMSTATE_GC 2
+#define MSP_VMSTATE_OPT 5
+#define MSP_VMSTATE_ASM 6
+
 /*
  * msp_rule.leaf: where the interpreter has its innermost Lua frame. 0: not known.
  * The frame's base, which of the low two bits; its link, if it is not in its

@@ -5,6 +5,12 @@
 
 #define MSP_VMSTATE_RECORD 2 /* behind the state of the collector (lj_obj.h) */
 
+/* The VM's state in the numbers that LuaJIT itself has, whatever a fork has: for the collector's and those behind it. */
+static MSP_INLINE int32_t lua_own_vmstate(const struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	return ~(~w->vmstate - y->vmstate_gc + MSP_VMSTATE_GC);
+}
+
 /* Is n a global_State of the VM whose block is at w->vm_base? */
 MSP_SUB_N(lua_prove_g)
 {

@@ -108,6 +108,7 @@ def by_perf(file, command, env, folder):
     env = dict(env, HOME=folder)
     data, events = os.path.join(folder, "data"), ["sdt_luajit:%s" % name for name in ARGUMENTS]
     text = """[ -e /sys/kernel/tracing/uprobe_events ] || mount -t tracefs t /sys/kernel/tracing || exit
+		[ -z "$(perf probe -q -l 'sdt_luajit:*')" ] || { echo "others listen to such probes"; exit 77; }
 		trap 'perf probe -q -d "sdt_luajit:*"' EXIT
 		perf probe -q %s && perf record -q -o '%s' -e 'sdt_luajit:*' -- %s >'%s/out'""" % (
         " ".join("--add '%%%s'" % event for event in events), data, " ".join(command), folder)
