@@ -2,7 +2,7 @@
 /*
  * Machine code, decoded to what analysis needs: an operation of a small set,
  * operands with DWARF register numbers, where control goes next. The
- * disassembler behind it (capstone) shows nowhere else but in code_*.c and trace_code.c.
+ * disassembler behind it (capstone) shows nowhere else but in code_*.c and trace_code*.c.
  */
 #ifndef MSP_LUAJIT_CODE_H
 #define MSP_LUAJIT_CODE_H

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What the decoders of the architectures share: trace_code_*.c. Internal to trace_code.c. */
+#ifndef MSP_LUAJIT_TRACE_DECODE_H
+#define MSP_LUAJIT_TRACE_DECODE_H
+
+#include <capstone/capstone.h>
+
+#include "luajit/trace_code.h"
+
+/* What is known from one instruction to the next. */
+struct msp_trace_decoder {
+	const struct msp_lj_layout *layout;
+	uint64_t g, addr; /* of the VM; of the code */
+	csh handle;
+	bool base;     /* the register that holds the trace's base at its start still does */
+	bool state;    /* that of a call's first argument holds the Lua state */
+	bool compares; /* the last instruction has compared integers */
+	int check; /* branches to come until its end: over the collector's step, and behind it */
+	unsigned int reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
+	int64_t disp;
+	uint64_t key; /* the string that the last instruction has loaded, and where to */
+	unsigned int key_reg;
+};
+
+/* Decodes an instruction to *out, which those before it precede. */
+void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
+			  struct msp_trace_ins *out);
+
+/* Does an instruction leave a register as it is, which has two names? */
+bool msp_trace_keeps(const struct msp_trace_decoder *d, const cs_insn *insn, unsigned int reg,
+		     unsigned int low);
+/* The string of a tagged value (LJ_TSTR); 0: it is none. */
+uint64_t msp_trace_tagged_string(const struct msp_lj_layout *layout, int64_t value);
+
+#endif
