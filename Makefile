@@ -10,7 +10,7 @@
 #	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N;
 #	                    read from another process at 5000 moments; MOMENTS=N
 #	make test-kit-builds  the VM descriptor built in 18 ways: compilers, options, without each part; BUILDS="NAME..."
-#	make test-traces    frames inside of compiled code, against LuaJITs built for it
+#	make test-traces    frames inside of compiled code, against LuaJITs built for it; ARCH=arm64: of arm64, emulated
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
 #	make inprocess-asan  those programs, and what they must survive, with address and undefined behaviour sanitizers
@@ -117,6 +117,7 @@ test-arm64: tests
 	@rc=0; CROSS=aarch64-linux-gnu- COUNT=20000 tests/kit/run.sh || rc=1; \
 		tests/conformance/qemu_steps.sh $(BUILD)/tests/conformance/qemu-steps 2100 all $(SUITES) || rc=1; \
 		python3 tests/builds/matrix.py --arm64 --build $(BUILD) $(BUILDS) || rc=1; \
+		SAMPLES=400 ARCH=arm64 $(MAKE) -s test-traces || rc=1; \
 		ARCH=arm64 tests/kernels/run.sh $(SUITES) || rc=1; tests/kernels/oracle.sh $(SUITES) || rc=1; exit $$rc
 
 test-traces: tests

@@ -5,13 +5,21 @@
 #
 # Environment: TEST_TRACES (the built test-traces), SAMPLES (1000) of each program, WHOLE ("PROGRAM=PERCENT...": of at
 # least so many of its samples the certain frames must be the whole stack), LUAJIT (one that records, in place of one built
-# here), EXACT (1: it makes tables of its traces; 99 % of the samples of each program must be certain as a whole, with the
-# right line).
+# here), ARCH (arm64: in qemu's user mode), EXACT (1: it makes tables of its traces; 99 % of the samples of each program
+# must be certain as a whole, with the right line).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 : "${TEST_TRACES:=$root/build/tests/traces/test-traces}" "${SAMPLES:=1000}"
 luajit=${LUAJIT:-$("$here/build.sh")} || exit $?
+if [ "${ARCH:-}" = arm64 ]; then
+	command -v qemu-aarch64-static >/dev/null || {
+		echo "SKIP: there is no qemu-aarch64-static (scripts/packages arm64)"
+		exit 77
+	}
+	ROOT=$("$root/scripts/sysroot" bookworm/arm64) || exit 77
+	export ROOT EMULATOR=qemu-aarch64-static
+fi
 [ -z "${EXACT:-}" ] || export LUAJIT_TRACE_TABLES=1
 [ $# -gt 0 ] || set -- $(cd "$here/programs" && ls ./*.lua | sed 's|./||; s|.lua$||')
 work=$(mktemp -d "${TMPDIR:-/tmp}/moonspy-traces.XXXXXX")

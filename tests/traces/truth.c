@@ -8,21 +8,18 @@
  * that is said to be certain is wrong. LATE=N in the environment: the frames
  * are asked for only N samples later, when traces may have been flushed.
  * SHOW=1: prints each sample of which the innermost place was not right.
+ * EMULATOR, ROOT: of another architecture (truth_target.h).
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "moonspy/moonspy.h"
 #include "symbols/symbols.h"
 #include "target/snapshot.h"
+#include "truth_target.h"
 
 #define MAX_NUMBER 65536
 #define MAX_LATE 64
@@ -48,12 +45,10 @@ struct truth {
 };
 
 static struct {
-	pid_t pid;
 	bool show;
 	char log[64];
 	FILE *in;
 	struct truth truth[MAX_NUMBER];
-	struct msp_process *process;
 	struct msp_images *images;
 	struct msp_space *space;
 	struct msp_walker *walker;
@@ -67,8 +62,7 @@ static struct {
 static void die(const char *what, int err)
 {
 	fprintf(stderr, "test-traces: %s: %s\n", what, err ? msp_strerror(err) : strerror(errno));
-	if (t.pid)
-		kill(t.pid, SIGKILL);
+	truth_target_end();
 	unlink(t.log);
 	exit(2);
 }
@@ -241,7 +235,7 @@ static bool look(struct moment *m)
 	const struct range *r;
 	size_t at;
 
-	if (msp_thread_registers(t.process, t.pid, &regs))
+	if (!truth_target_registers(&regs))
 		return false;
 	msp_walker_walk(t.walker, NULL, &regs, &stack);
 	m->n = stack.count < MSP_MAX_FRAMES ? stack.count : MSP_MAX_FRAMES;
@@ -284,46 +278,16 @@ static void judge(const struct moment *m)
 
 /* ---- All ---- */
 
-static void nap(long ns)
-{
-	struct timespec ts = {.tv_nsec = ns};
-
-	nanosleep(&ts, NULL);
-}
-
-static void start(char *argv[])
-{
-	int ready[2];
-	char c;
-
-	if (pipe2(ready, O_CLOEXEC))
-		die("pipe", 0);
-	t.pid = fork();
-	if (t.pid < 0)
-		die("fork", 0);
-	if (t.pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		setenv("MOONSPY_TRUTH", t.log, 1);
-		execv(argv[0], argv);
-		_exit(127);
-	}
-	close(ready[1]);
-	if (read(ready[0], &c, 1) < 0) /* ends when it runs the program */
-		die("read", 0);
-	close(ready[0]);
-}
-
 /* Until it has a VM that can be proved. */
 static bool find_vm(void)
 {
 	const struct msp_vm *vm;
 	size_t n;
 
-	for (int i = 0; i < 200; i++) {
-		if (waitpid(t.pid, NULL, WNOHANG) == t.pid)
+	for (int i = 0; i < 10000; i++) {
+		if (!truth_target_run())
 			return false;
-		nap(20000000);
-		if (msp_space_refresh(t.space) < 0)
+		if (i % 20 || msp_space_refresh(t.space) < 0)
 			continue;
 		msp_space_find_vms(t.space);
 		vm = msp_space_vms(t.space, &n);
@@ -337,12 +301,10 @@ static bool find_vm(void)
 static void open_all(void)
 {
 	struct msp_images_options options = {0};
-	int err = msp_process_open(t.pid, &t.process);
+	int err = msp_images_new(&options, &t.images);
 
 	if (!err)
-		err = msp_images_new(&options, &t.images);
-	if (!err)
-		err = msp_space_new(t.images, t.process, &t.space);
+		err = truth_target_space(t.images, &t.space);
 	if (!err && !find_vm())
 		err = MSP_E_NOT_PROVED;
 	if (!err)
@@ -378,18 +340,14 @@ int main(int argc, char *argv[])
 	t.in = fopen(t.log, "w+e");
 	if (!t.in)
 		die(t.log, 0);
-	start(command);
+	setenv("MOONSPY_TRUTH", t.log, 1);
+	if (!truth_target_start(command))
+		die(argv[1], 0);
 	open_all();
-	for (long i = 0; count.samples < wanted && i < 20 * wanted; i++) {
-		nap(200000 + rand() % 700000);
-		if (msp_thread_stop(t.process, t.pid))
-			break;
+	for (long i = 0; count.samples < wanted && i < 20 * wanted && truth_target_run(); i++)
 		if (look(&moment[seen % MAX_LATE]) && ++seen >= late)
 			judge(&moment[(seen - late) % MAX_LATE]);
-		msp_thread_resume(t.process, t.pid);
-	}
-	kill(t.pid, SIGKILL);
-	waitpid(t.pid, NULL, 0);
+	truth_target_end();
 	unlink(t.log);
 	judged = count.samples - count.unknown - count.no_truth;
 	printf("%6ld %6ld %7ld %7.1f %7.1f %7.1f %7.1f %7.1f\n", count.samples, judged,
