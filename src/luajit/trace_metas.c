@@ -165,15 +165,15 @@ static void add_metatable(struct msp_trace_reader *r, struct msp_trace_facts *f,
 
 /*
  * The table with the metatables of C types is known by one that it has for pointers to functions,
- * with the empty string as its name (lib_ffi.c). False: it is not that table.
+ * with the VM's own empty string as its name (lib_ffi.c), which without GC64 is not aligned as objects
+ * are. False: it is not that table.
  */
 static bool add_ctypes(struct msp_trace_reader *r, struct msp_trace_facts *f, uint64_t table)
 {
 	const struct msp_lj_object_layout *o = msp_lj_object_layout(r->layout);
-	uint32_t count, tables = 0, length;
+	uint32_t count, tables = 0;
 	uint8_t *nodes = read_nodes(r, f, table, &count);
 	bool known = false;
-	uint64_t key;
 
 	for (uint32_t i = 0; nodes && i < count; i++) {
 		const uint8_t *node = nodes + (size_t)i * o->node_size;
@@ -184,9 +184,7 @@ static bool add_ctypes(struct msp_trace_reader *r, struct msp_trace_facts *f, ui
 			known = false;
 			break;
 		}
-		key = object_in(r, node + 8);
-		if (msp_lj_object_type(r->layout, r->mem, key) == MSP_GCT_STR &&
-		    !msp_read(r->mem, key + (uint64_t)r->layout->str_len, &length, 4) && !length)
+		if (object_in(r, node + 8) == r->g + (uint64_t)r->layout->g_strempty)
 			known = true; /* it has what is built in */
 		else
 			add_metatable(r, f, object_in(r, node));
