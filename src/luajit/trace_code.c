@@ -27,23 +27,30 @@ uint64_t msp_trace_tagged_string(const struct msp_lj_layout *y, int64_t value)
 }
 
 int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const uint8_t *code,
-			size_t size, uint64_t addr, struct msp_trace_ins *out, size_t room,
-			bool *all)
+			size_t size, uint64_t addr, uint32_t loop, struct msp_trace_ins *out,
+			size_t room, bool *all)
 {
-	struct msp_trace_decoder d = {.layout = layout, .g = g, .addr = addr, .base = true};
+	struct msp_trace_decoder d = {
+		.layout = layout, .g = g, .addr = addr, .loop = loop, .base = true};
+	bool arm64 = layout->arch == MSP_ARCH_ARM64;
 	uint64_t at = addr;
 	size_t n = 0;
 	cs_insn *insn;
 
 	*all = false;
-	if (layout->arch != MSP_ARCH_X86_64)
-		return MSP_E_UNSUPPORTED;
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &d.handle) != CS_ERR_OK)
+	if (cs_open(arm64 ? CS_ARCH_ARM64 : CS_ARCH_X86, arm64 ? CS_MODE_LITTLE_ENDIAN : CS_MODE_64,
+		    &d.handle) != CS_ERR_OK)
 		return MSP_E_NOMEM;
 	cs_option(d.handle, CS_OPT_DETAIL, CS_OPT_ON);
 	insn = cs_malloc(d.handle);
-	while (insn && n < room && cs_disasm_iter(d.handle, &code, &size, &at, insn))
-		msp_trace_decode_x64(&d, insn, &out[n++]);
+	if (arm64)
+		msp_trace_begin_arm64(&d);
+	while (insn && n < room && cs_disasm_iter(d.handle, &code, &size, &at, insn)) {
+		if (arm64)
+			msp_trace_decode_arm64(&d, insn, &out[n++]);
+		else
+			msp_trace_decode_x64(&d, insn, &out[n++]);
+	}
 	if (insn)
 		cs_free(insn, 1);
 	cs_close(&d.handle);

@@ -58,11 +58,11 @@ struct msp_trace_ins {
 };
 
 /*
- * Decodes code at addr of a trace of the VM g. Returns how many; negative: error code. *all: it is the
- * whole, not only up to what is no instruction.
+ * Decodes code at addr of a trace of the VM g, whose loop begins at an offset of it (0: none). Returns how many;
+ * negative: error code. *all: it is the whole, not only up to what is no instruction.
  */
 int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const uint8_t *code,
-			size_t size, uint64_t addr, struct msp_trace_ins *out, size_t room,
-			bool *all);
+			size_t size, uint64_t addr, uint32_t loop, struct msp_trace_ins *out,
+			size_t room, bool *all);
 
 #endif

@@ -7,10 +7,25 @@
 
 #include "luajit/trace_code.h"
 
+/* What a register holds, where constants are in registers. */
+enum msp_trace_held_kind {
+	MSP_HELD_UNKNOWN,
+	MSP_HELD_CONSTANT, /* value */
+	MSP_HELD_WORD,     /* the word at address value, which is constant */
+	MSP_HELD_LOADED,   /* 64 bits of an object */
+	MSP_HELD_HMASK,    /* 32 bits of one, where a table has the size of its hash */
+};
+
+struct msp_trace_held {
+	enum msp_trace_held_kind kind;
+	uint64_t value;
+};
+
 /* What is known from one instruction to the next. */
 struct msp_trace_decoder {
 	const struct msp_lj_layout *layout;
 	uint64_t g, addr; /* of the VM; of the code */
+	uint32_t loop;    /* where the loop begins; 0: there is none */
 	csh handle;
 	bool base;     /* the register that holds the trace's base at its start still does */
 	bool state;    /* that of a call's first argument holds the Lua state */
@@ -20,11 +35,16 @@ struct msp_trace_decoder {
 	int64_t disp;
 	uint64_t key; /* the string that the last instruction has loaded, and where to */
 	unsigned int key_reg;
+	struct msp_trace_held held[32]; /* arm64 */
 };
 
 /* Decodes an instruction to *out, which those before it precede. */
 void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 			  struct msp_trace_ins *out);
+void msp_trace_decode_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
+			    struct msp_trace_ins *out);
+/* Before the first one. */
+void msp_trace_begin_arm64(struct msp_trace_decoder *d);
 
 /* Does an instruction leave a register as it is, which has two names? */
 bool msp_trace_keeps(const struct msp_trace_decoder *d, const cs_insn *insn, unsigned int reg,

@@ -88,8 +88,8 @@ static void read_code(struct msp_trace_reader *r)
 	r->code = malloc(size);
 	r->ins = malloc(size * sizeof(*r->ins));
 	if (r->code && r->ins && !msp_read(r->mem, r->mcode, r->code, size))
-		n = msp_trace_code_read(r->layout, r->g, r->code, size, r->mcode, r->ins, size,
-					&r->ins_all);
+		n = msp_trace_code_read(r->layout, r->g, r->code, size, r->mcode, r->image->mcloop,
+					r->ins, size, &r->ins_all);
 	r->ins_count = n > 0 ? n : 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which steps can make which machine instructions at all: by lj_record.c, lj_opt_*.c and
- * lj_asm_x86.h, the widest that any version does. What is not listed here can come from anything: moves,
+ * Which steps can make which machine instructions at all: by lj_record.c, lj_opt_*.c, lj_asm_x86.h and
+ * lj_asm_arm64.h, the widest that any version does. What is not listed here can come from anything: moves,
  * loads, comparisons, conversions, integer additions and subtractions, branches.
  */
 #include <string.h>
@@ -149,8 +149,8 @@ static const struct {
 	{"bit.lshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
 	{"bit.rshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
 	{"bit.arshift", TO_BITS | MSP_MAKES_SHIFT | MSP_MAKES_AND},
-	{"bit.rol", TO_BITS | MSP_MAKES_ROTATE},
-	{"bit.ror", TO_BITS | MSP_MAKES_ROTATE},
+	{"bit.rol", TO_BITS | MSP_MAKES_ROTATE | MSP_MAKES_NOT},
+	{"bit.ror", TO_BITS | MSP_MAKES_ROTATE | MSP_MAKES_NOT},
 	{"math.abs", MSP_MAKES_AND | SCAN},
 	{"math.ceil", MSP_MAKES_INT | MSP_MAKES_ROUND | MSP_MAKES_CALL},
 	{"math.floor", MSP_MAKES_INT | MSP_MAKES_ROUND | MSP_MAKES_CALL},

@@ -405,7 +405,8 @@ static uint32_t frames_at(const struct msp_trace_image *image, const struct msp_
 	    extends(&guess, &next, sure) && (!whole || guess.count == sure))
 		return put_guess(&guess, sure, &start, &next, vm, out);
 	n = put_frames(&start, &next, sure, vm, out);
-	if (image->placed)
+	/* where nothing is certain, for tail calls, the function on the stack is not either */
+	if (image->placed || !sure)
 		return n;
 	/* of all the trace's snapshots none is likelier than another */
 	memmove(out, out + (n - sure), sure * sizeof(*out));
