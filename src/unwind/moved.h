@@ -83,7 +83,7 @@ MSP_SUB(lua_was_stack)
 
 	if (lua_kept_has(w, distance) || lua_leaf_has(w, distance))
 		return 1;
-	return lua_kept_has(w, w->l_stack) ? 2 : 0;
+	return lua_kept_has(w, w->l_stack) || lua_leaf_has(w, w->l_stack) ? 2 : 0;
 }
 
 /* Is the n-th of the kept register values the other stack's place? Then sets w->l_moved. */

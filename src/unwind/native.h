@@ -51,11 +51,19 @@ static MSP_INLINE uint64_t reg_get(const struct msp_walk *w, uint32_t reg)
 	return w->reg[reg & (MSP_REG_COUNT - 1)];
 }
 
-/* Keeps what the innermost frames have in their registers: see moved.h. */
+/*
+ * Keeps what the innermost frames have in their registers: see moved.h. Behind a signal's frame all
+ * registers are known again: what it has interrupted is an innermost frame, too.
+ */
 static MSP_INLINE void native_keep(struct msp_walk *w)
 {
-	uint32_t n = w->frame_count - w->first_frame, slot;
+	uint32_t n, slot;
 
+	if (w->exact || w->frame_count == w->first_frame) {
+		w->kept_from = w->frame_count;
+		w->kept_count = 0;
+	}
+	n = w->frame_count - w->kept_from;
 	if (n >= MSP_KEPT_FRAMES || n != w->kept_count)
 		return;
 	for (slot = 0; n == 0 && slot < MSP_LEAF_REGS; slot++)

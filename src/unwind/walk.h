@@ -63,6 +63,7 @@ struct msp_walk {
 	uint64_t thrown_sp;    /* its stack pointer */
 	uint64_t thrown_ra;    /* where it has its return address */
 	uint32_t found;
+	uint32_t kept_from;    /* the first frame whose registers are kept */
 	uint32_t kept_count;
 	uint64_t kept[MSP_KEPT_FRAMES][MSP_KEPT_REGS]; /* preserved registers; in MSP_SLOT_RA, a result */
 	uint64_t leaf[MSP_LEAF_REGS]; /* of the innermost of them, the others too */

@@ -95,7 +95,7 @@ static MSP_INLINE void walk_begin(struct msp_walk *w)
 	w->mode = MSP_WALK_NATIVE;
 	w->keep = 0;
 	w->thrown = 0;
-	w->kept_count = 0;
+	w->kept_from = w->kept_count = 0;
 	w->map.start = w->map.end = 0;
 	w->lua_flags = 0;
 	w->slots_at = 0;

@@ -154,9 +154,9 @@ static void count_mark(struct run *r)
 static void follow_handler(struct run *r)
 {
 	if (r->process.signalled) {
-		r->handler_sp = r->process.regs.reg[MSP_X64_RSP];
+		r->handler_sp = r->process.regs.reg[oracle_arch.sp];
 		r->handler_marked = false;
-	} else if (r->process.regs.reg[MSP_X64_RSP] > r->handler_sp) {
+	} else if (r->process.regs.reg[oracle_arch.sp] > r->handler_sp) {
 		r->handler_sp = 0;
 	}
 }
