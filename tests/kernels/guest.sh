@@ -47,7 +47,7 @@ make_guest() {
 	shift 2
 	guest=$work/guest
 	rm -rf "$guest"
-	mkdir -p "$guest/bin" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/workloads"
+	mkdir -p "$guest/bin" "$guest/proc" "$guest/sys" "$guest/dev" "$guest/tmp" "$guest/workloads" "$guest/var/cache"
 	"$root/scripts/debs" --depends --unpack "$guest" "$luajit_suite/$ARCH" luajit busybox-static "$@" \
 		>"$work/debs" || skip "luajit and busybox of $luajit_suite/$ARCH could not be fetched"
 	[ -e "$guest/lib" ] || ln -s usr/lib "$guest/lib"

@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- usage: luajit mixed.lua SECONDS [jit|nojit] [DEPTH]
+-- usage: luajit mixed.lua SECONDS [jit|nojit] [DEPTH [TURNS]]
 -- A steady stack of about DEPTH frames (40): Lua functions, with a C boundary (gsub) at every
--- tenth and a coroutine at every fortieth. Prints `work N`, what it got done.
+-- tenth and a coroutine at every fortieth. Asks for the time each TURNS (20000) turns of a loop.
+-- Prints `work N`, what it got done.
 local drive, setup = dofile((arg[0]:match("^.*/") or "") .. "drive.lua")
 local seconds = setup(arg)
 
-local depth = tonumber(arg[3]) or 40
+local depth, turns = tonumber(arg[3]) or 40, tonumber(arg[4]) or 20000
 local gsub, wrap = string.gsub, coroutine.wrap
 
 local units = 0
@@ -18,7 +19,7 @@ end
 local limit = os.clock() + seconds
 local function stay()
   repeat
-    local x = bottom(20000)
+    local x = bottom(turns)
   until os.clock() > limit or x < 0
 end
 local level
