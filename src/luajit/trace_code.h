@@ -48,13 +48,31 @@ enum msp_trace_does {
 	MSP_DOES_STATE = 1 << 26,  /* besides CALL: its first argument is the Lua state */
 };
 
+/* What else it tells. */
+enum msp_trace_tells {
+	MSP_TELLS_TOBIT = 1 << 0, /* a number to the integer that the bit operations work with */
+	MSP_TELLS_ORDER = 1 << 1, /* which of two numbers is larger? */
+	MSP_TELLS_SLOT = 1 << 2,  /* reads a slot of the Lua stack, for nothing but that */
+	MSP_TELLS_ENTRY = 1 << 3, /* besides SLOT: if the base was where root traces have it */
+	MSP_TELLS_RETURN = 1 << 4, /* returns below the trace's base */
+};
+
+/* Is it of the same instruction of the compiler as the one before? */
+enum msp_trace_joined {
+	MSP_JOINED_NOT,	    /* not known */
+	MSP_JOINED,	    /* it is */
+	MSP_JOINED_NUMBERS, /* it is where no C types are worked with */
+};
+
 struct msp_trace_ins {
-	uint32_t code; /* its offset */
-	uint32_t does; /* of enum msp_trace_does; 0: nothing that tells */
-	uint64_t imm;  /* a constant in it that may be an object's address; 0: none */
-	uint64_t key;  /* KEY: the string, if it is told; 0: it is not */
-	uint64_t jump; /* where it jumps to, always or not; 0: it does not */
-	int32_t slot;  /* SLOT: which one, from the trace's base */
+	uint32_t code;	/* its offset */
+	uint32_t does;	/* of enum msp_trace_does; 0: nothing that tells */
+	uint16_t tells; /* of enum msp_trace_tells */
+	uint8_t joined; /* enum msp_trace_joined */
+	uint64_t imm;	/* a constant in it that may be an object's address; 0: none */
+	uint64_t key;	/* KEY: the string, if it is told; 0: it is not */
+	uint64_t jump;	/* where it jumps to, always or not; 0: it does not */
+	int32_t slot;	/* SLOT: which one, from the trace's base */
 };
 
 /*

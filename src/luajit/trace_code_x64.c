@@ -135,6 +135,9 @@ static uint32_t x64_does(const cs_insn *insn, csh handle)
 			does = x64[i].does;
 	if (!does && insn->id != X86_INS_JMP && cs_insn_group(handle, insn, X86_GRP_JUMP))
 		return MSP_DOES_BRANCH;
+	if (x86->op_count && x86->operands[0].type == X86_OP_REG &&
+	    x86->operands[0].reg == X86_REG_RSP)
+		return 0; /* room for what is spilled */
 	if (insn->id == X86_INS_LEA)
 		return does;
 	if (insn->id == X86_INS_CALL && x86->operands[0].type == X86_OP_REG &&
@@ -222,13 +225,30 @@ static void follow_check(struct msp_trace_decoder *d, const cs_insn *insn,
 }
 
 /*
+ * Is it the comparison of the size of a table's hash, which is told by its place in the table? What
+ * else lies as far behind something is a type, which is negative, or aligned, or of a C type; that is
+ * compared by steps that can do this too.
+ */
+static bool compares_hmask(const struct msp_trace_decoder *d, const cs_insn *insn)
+{
+	const cs_x86_op *op = insn->detail->x86.operands;
+	int64_t imm;
+
+	if (insn->id != X86_INS_CMP || op[0].type != X86_OP_MEM || op[0].size != 4 ||
+	    op[1].type != X86_OP_IMM || !is_object(&op[0]) || op[0].mem.index != X86_REG_INVALID ||
+	    op[0].mem.disp != msp_lj_object_layout(d->layout)->tab_hmask)
+		return false;
+	imm = (int32_t)op[1].imm;
+	return imm >= 0 && !(imm & (imm + 1));
+}
+
+/*
  * A node's key is compared with a string that was loaded right before (lj_asm_x86.h: asm_hrefk(),
- * asm_href()). With GC64 the size of a table's hash is told by its place in it.
+ * asm_href()). Where the size of the hash is another one the trace ends.
  */
 static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
-	const struct msp_lj_object_layout *o = msp_lj_object_layout(d->layout);
 
 	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM &&
 	    d->key && d->key_reg == op[0].reg && op[0].size == 8) {
@@ -237,11 +257,11 @@ static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 		out[-1].does |= MSP_DOES_KEY;
 		out[-1].key = d->key;
 	}
-	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_MEM && op[1].type == X86_OP_IMM &&
-	    d->layout->gc64 && op[0].size == 4 && is_object(&op[0]) &&
-	    op[0].mem.index == X86_REG_INVALID && op[0].mem.disp == o->tab_hmask &&
-	    op[1].imm >= 0 && !(op[1].imm & (op[1].imm + 1)))
+	if (d->hmask && insn->id == X86_INS_JNE) {
 		out->does |= MSP_DOES_KEY;
+		out[-1].does |= MSP_DOES_KEY;
+	}
+	d->hmask = compares_hmask(d, insn);
 	d->key = 0;
 	if ((insn->id == X86_INS_MOVABS || insn->id == X86_INS_MOV) && op[0].type == X86_OP_REG &&
 	    op[1].type == X86_OP_IMM) {
@@ -282,4 +302,6 @@ void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 	follow_key(d, insn, out);
 	follow_check(d, insn, out);
 	follow_bound(d, insn, out);
+	msp_trace_join_x64(d, insn, out);
+	msp_trace_base_x64(d, insn, out);
 }

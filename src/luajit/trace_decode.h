@@ -21,6 +21,11 @@ struct msp_trace_held {
 	uint64_t value;
 };
 
+/* An instruction that came before: its first two operands where they are registers; else 0. */
+struct msp_trace_before {
+	unsigned int id, to, from;
+};
+
 /* What is known from one instruction to the next. */
 struct msp_trace_decoder {
 	const struct msp_lj_layout *layout;
@@ -31,11 +36,16 @@ struct msp_trace_decoder {
 	bool state;    /* that of a call's first argument holds the Lua state */
 	bool compares; /* the last instruction has compared integers */
 	int check; /* branches to come until its end: over the collector's step, and behind it */
-	unsigned int reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
+	unsigned int
+		reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
 	int64_t disp;
 	uint64_t key; /* the string that the last instruction has loaded, and where to */
 	unsigned int key_reg;
 	struct msp_trace_held held[32]; /* arm64 */
+	uint32_t bases; /* registers that hold the trace's base, by their number */
+	bool entered;	/* and have it from its start */
+	bool hmask; /* the last instruction has compared the size of a table's hash */
+	struct msp_trace_before before[3]; /* the last one first */
 };
 
 /* Decodes an instruction to *out, which those before it precede. */
@@ -45,6 +55,12 @@ void msp_trace_decode_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
 			    struct msp_trace_ins *out);
 /* Before the first one. */
 void msp_trace_begin_arm64(struct msp_trace_decoder *d);
+/* trace_joins_x64.c: is it of the same instruction of the compiler as the one before? */
+void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn,
+			struct msp_trace_ins *out);
+/* trace_bases_x64.c: does it read a slot of the trace's base, or move that? */
+void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn,
+			struct msp_trace_ins *out);
 
 /* Does an instruction leave a register as it is, which has two names? */
 bool msp_trace_keeps(const struct msp_trace_decoder *d, const cs_insn *insn, unsigned int reg,

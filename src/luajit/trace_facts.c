@@ -20,6 +20,31 @@ static void add_proto(struct msp_trace_facts *f, struct msp_trace_proto *p)
 		f->proto[f->protos++] = p;
 }
 
+#define MINUS_ONE 0xbff0000000000000ull
+#define TWO 0x4000000000000000ull
+
+static void read_number(struct msp_trace_facts *f, uint64_t bits)
+{
+	f->negates |= bits == MINUS_ONE;
+	f->doubles |= bits == TWO;
+}
+
+/* Is there a function, of all in the trace, that negates something? */
+static void read_bytecode(struct msp_trace_reader *r, struct msp_trace_facts *f)
+{
+	struct msp_trace_proto *p;
+
+	for (uint32_t i = 0; i < r->proto_count && !f->negates; i++) {
+		p = &r->proto[i];
+		if (!msp_trace_need_bytecode(r, p) || !msp_trace_work(f, msp_trace_proto_size(p))) {
+			f->negates = true;
+			return;
+		}
+		for (uint32_t pos = 1; pos < msp_trace_proto_size(p); pos++)
+			f->negates |= msp_bc_decode(r->set, p->ins[pos]).op == MSP_BC_UNM;
+	}
+}
+
 static void read_constant(struct msp_trace_reader *r, struct msp_trace_facts *f, uint32_t ref)
 {
 	uint64_t object = msp_ir_object(r, ref);
@@ -52,6 +77,8 @@ static bool read_constants(struct msp_trace_reader *r, struct msp_trace_facts *f
 	while (ref < MSP_REF_BIAS - 3) {
 		int op = msp_ir_at(r, ref)[5] - first;
 
+		if (op == KNUM)
+			read_number(f, msp_get64(msp_ir_at(r, ref + 1)));
 		read_constant(r, f, ref);
 		ref += op == KNUM || op == KINT64 || (r->layout->gc64 && op >= KGC && op <= KKPTR)
 			       ? 2
@@ -104,6 +131,7 @@ void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 
 	*f = (struct msp_trace_facts){.work = MAX_WORK};
 	f->known = msp_path_callees_read(r, &f->callees);
+	f->returns = r->layout->arch == MSP_ARCH_X86_64;
 	f->root = !msp_get16(base) && !msp_get16(base + 2);
 	for (uint32_t i = 0; i < f->callees.count; i++)
 		if (f->callees.of[i].proto)
@@ -114,4 +142,5 @@ void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 		read_strings(r, f, ref);
 	}
 	msp_trace_metas_read(r, f);
+	read_bytecode(r, f);
 }

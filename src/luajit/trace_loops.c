@@ -268,3 +268,23 @@ bool msp_steps_is_wall(const struct msp_steps *s, const struct msp_step *step)
 			return true;
 	return false;
 }
+
+bool msp_steps_drop_walls(struct msp_steps *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < s->walls; k++) {
+		uint32_t i = 0;
+
+		while (i < s->steps &&
+		       (s->step[i].frame != s->wall[k].frame ||
+			s->step[i].pos != s->wall[k].begin || s->step[i].not_to != MSP_PATH_NONE))
+			i++;
+		if (i == s->steps)
+			s->wall[n++] = s->wall[k];
+	}
+	if (n == s->walls)
+		return false;
+	s->walls = n;
+	return true;
+}

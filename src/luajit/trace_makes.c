@@ -29,7 +29,7 @@
 	(SCAN | MSP_MAKES_INT | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
 
 static const uint32_t makes[MSP_BC_COUNT] = {
-	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE,
+	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE | MSP_MAKES_ORDER,
 	[MSP_BC_UNM] = NUMBER | MSP_MAKES_FSUB,
 	[MSP_BC_LEN] = MSP_MAKES_CALL | MSP_MAKES_INT | INDEX,
 	[MSP_BC_ADDVN] = NUMBER | FADD | MSP_MAKES_FSUB,
@@ -63,10 +63,11 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
-	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_INT | FADD | MSP_MAKES_FSUB | SCAN,
-	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_INT | FADD,
+	[MSP_BC_FORI... MSP_BC_JFORI] =
+		MSP_MAKES_ORDER | MSP_MAKES_INT | FADD | MSP_MAKES_FSUB | SCAN,
+	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_ORDER | MSP_MAKES_INT | FADD,
 	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
-	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_INT | FADD | SCAN,
+	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_TOBIT | MSP_MAKES_INT | FADD | SCAN,
 	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
 };
 
@@ -76,6 +77,26 @@ static uint32_t with_calls(const struct msp_trace_facts *facts, uint32_t can)
 	if ((can & SCAN && facts->scans) || (can & COMPARE && facts->compares))
 		can |= MSP_MAKES_CALL;
 	return can & ~(SCAN | COMPARE);
+}
+
+static bool is_one_of(uint8_t op, uint8_t vn, uint8_t nv, uint8_t vv)
+{
+	return op == vn || op == nv || op == vv;
+}
+
+/*
+ * Arithmetic that becomes another one (lj_opt_fold.c): with a number that is negated; by 2. What
+ * is multiplied or divided by -1 is negated.
+ */
+static uint32_t with_numbers(const struct msp_trace_facts *facts, uint8_t op, uint32_t can)
+{
+	if (!facts->negates && is_one_of(op, MSP_BC_ADDVN, MSP_BC_ADDNV, MSP_BC_ADDVV))
+		can &= ~(uint32_t)MSP_MAKES_FSUB;
+	if (!facts->negates && is_one_of(op, MSP_BC_SUBVN, MSP_BC_SUBNV, MSP_BC_SUBVV))
+		can &= ~(uint32_t)FADD;
+	if (!facts->doubles && is_one_of(op, MSP_BC_MULVN, MSP_BC_MULNV, MSP_BC_MULVV))
+		can &= ~(uint32_t)FADD;
+	return can;
 }
 
 static const char *name_of(const struct msp_trace_reader *r, uint8_t ffid)
@@ -134,7 +155,9 @@ static uint32_t of_lookup(const struct msp_trace_facts *facts, uint8_t op)
 }
 
 /* What a function of the VM's own makes; all that are not named here: anything. */
-#define TO_BITS (FADD | MSP_MAKES_IMUL | MSP_MAKES_INT | SCAN) /* what becomes of its arguments */
+#define TO_BITS \
+	(MSP_MAKES_TOBIT | FADD | MSP_MAKES_IMUL | MSP_MAKES_INT | \
+	 SCAN) /* what becomes of its arguments */
 
 static const struct {
 	const char *name;
@@ -185,7 +208,7 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 	if (step->unknown)
 		return MSP_MAKES_ALL;
 	if (!msp_bc_is_call(step->op) || step->calls == MSP_CALLEE_ANY)
-		return with_calls(s->facts, makes[step->op]) |
+		return with_numbers(s->facts, step->op, with_calls(s->facts, makes[step->op])) |
 		       (msp_has_metamethods(step->op) ? of_lookup(s->facts, step->op) : 0);
 	if (step->calls == MSP_CALLEE_LUA)
 		return 0;
@@ -199,6 +222,35 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 		if (!strcmp(name, builtins[i].name))
 			return with_calls(s->facts, builtins[i].makes) | lookup;
 	return MSP_MAKES_ALL & ~(uint32_t)MSP_MAKES_FOREIGN;
+}
+
+/* Is it known which slots it reads? */
+static bool reads_operands(uint8_t op)
+{
+	return op <= MSP_BC_ISNUM || (op >= MSP_BC_MOV && op <= MSP_BC_LEN) ||
+	       (op >= MSP_BC_ADDVN && op <= MSP_BC_POW) ||
+	       (op >= MSP_BC_KSTR && op <= MSP_BC_KPRI) ||
+	       (op >= MSP_BC_GGET && op <= MSP_BC_TGETR) ||
+	       (op >= MSP_BC_TSETV && op <= MSP_BC_TSETB) || op == MSP_BC_JMP;
+}
+
+/*
+ * What is called has its own slots, which the trace has filled; but for upvalues that are slots of the
+ * base, and for a concatenation that goes on behind its metamethod.
+ */
+bool msp_step_reads_slot(const struct msp_steps *s, const struct msp_step *step, uint32_t slot)
+{
+	const struct msp_path_frame *f = &s->frame[step->frame];
+	struct msp_bc_ins ins = msp_bc_decode(s->r->set, f->proto->ins[step->pos]);
+	uint8_t reads = msp_bc_reads(step->op);
+
+	if (step->unknown || (step->op >= MSP_BC_UGET && step->op <= MSP_BC_USETP))
+		return true;
+	if (f->depth)
+		return msp_bc_is_return(step->op) && (s->facts->metas || s->facts->any_meta);
+	return !reads_operands(step->op) || (reads & MSP_BC_A && ins.a == slot) ||
+	       (reads & MSP_BC_B && ins.b == slot) || (reads & MSP_BC_C && ins.c == slot) ||
+	       (reads & MSP_BC_D && ins.d == slot);
 }
 
 uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
@@ -244,6 +296,10 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 		need |= MSP_MAKES_KEY;
 	if (ins->does & MSP_DOES_TOINT)
 		need |= MSP_MAKES_INT;
+	if (ins->tells & MSP_TELLS_TOBIT)
+		need |= MSP_MAKES_TOBIT;
+	if (ins->tells & MSP_TELLS_ORDER)
+		need |= MSP_MAKES_ORDER;
 	return need;
 }
 

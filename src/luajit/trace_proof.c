@@ -26,7 +26,15 @@ static void begin(struct left *left, const uint64_t *set)
 	left->moved = true;
 }
 
-/* Adds all that comes behind the steps of a set, or before them. */
+/* What is known of an instruction, or some that are of the same step. */
+struct wanted {
+	uint32_t makes;
+	uint64_t key;
+	int32_t slot; /* of the base, that is read; -1: none */
+	bool returns; /* below the trace's base */
+};
+
+/* Adds all that comes behind the steps of a set, or before them, but not below the trace's base. */
 static void spread(const struct msp_steps *s, struct left *left, bool back)
 {
 	uint16_t list[2 * MSP_STEPS], to;
@@ -42,7 +50,7 @@ static void spread(const struct msp_steps *s, struct left *left, bool back)
 		count = back ? s->back_from[list[n] + 1] - first : step->edges;
 		for (uint32_t k = 0; k < count; k++) {
 			to = back ? s->back[first + k] : s->edge[first + k];
-			if (msp_step_in(left->fresh, to))
+			if (to & MSP_EDGE_RETURNS || msp_step_in(left->fresh, to))
 				continue;
 			if (!msp_step_in(left->all, to))
 				list[n++] = to;
@@ -52,57 +60,154 @@ static void spread(const struct msp_steps *s, struct left *left, bool back)
 	}
 }
 
-/* Goes on to the steps that are next, and leaves those that can make an instruction. False: none. */
-static bool advance(const struct msp_steps *s, struct left *left, uint32_t need, uint64_t key,
-		    bool back)
+static bool is_empty(const uint64_t *set)
 {
 	uint64_t any = 0;
 
+	for (uint32_t i = 0; i < WORDS; i++)
+		any |= set[i];
+	return !any;
+}
+
+static bool can_be(const struct msp_steps *s, const struct msp_step *step,
+		   const struct wanted *want)
+{
+	return !(want->makes & ~step->makes) &&
+	       (!want->key || !step->key || step->key == want->key) &&
+	       (want->slot < 0 || msp_step_reads_slot(s, step, want->slot));
+}
+
+/* Goes on to the steps that are next, and leaves those that can make an instruction. False: none. */
+static bool advance(const struct msp_steps *s, struct left *left, const struct wanted *want,
+		    bool back)
+{
+	bool tells = want->makes || want->slot >= 0;
+
 	if (left->moved)
 		spread(s, left, back);
-	left->moved = need;
-	for (uint32_t i = 0; need && i < s->steps; i++) {
+	left->moved = tells;
+	for (uint32_t i = 0; tells && i < s->steps; i++) {
 		uint64_t bit = 1ull << i % 64;
+		bool once = want->makes & s->step[i].once;
 
 		if (!(left->all[i / 64] & bit))
 			continue;
-		if (need & ~s->step[i].makes || (key && s->step[i].key && s->step[i].key != key) ||
-		    (need & s->step[i].once && !(left->fresh[i / 64] & bit))) {
+		if (!can_be(s, &s->step[i], want) || (once && !(left->fresh[i / 64] & bit))) {
 			left->all[i / 64] &= ~bit;
 			left->fresh[i / 64] &= ~bit;
-		} else if (need & s->step[i].once) {
+		} else if (once) {
 			left->fresh[i / 64] &= ~bit;
 		}
 	}
-	for (uint32_t i = 0; i < WORDS; i++)
-		any |= left->all[i];
-	return any;
+	return !is_empty(left->all);
+}
+
+/*
+ * A return below the trace's base is made where it is: what comes behind it is of the steps there. So
+ * the instruction is of a step with such a way, to one of those that come next. False: there is none.
+ */
+static bool cross(const struct msp_steps *s, struct left *left, bool back, uint64_t *made)
+{
+	struct left there = {.moved = true};
+
+	spread(s, left, back);
+	memset(made, 0, sizeof(there.all));
+	for (uint32_t i = 0; i < s->steps; i++)
+		for (uint32_t k = 0; k < s->step[i].edges; k++) {
+			uint16_t edge = s->edge[s->step[i].edge + k], to = edge & ~MSP_EDGE_RETURNS;
+
+			if (edge == to || !msp_step_in(left->all, back ? to : i))
+				continue;
+			msp_step_add(made, i);
+			msp_step_add(there.all, back ? i : to);
+		}
+	memcpy(there.fresh, there.all, sizeof(there.fresh));
+	*left = there;
+	return !is_empty(made);
+}
+
+/* Is it of the same instruction of the compiler as the one before? */
+static bool is_joined(const struct proof *p, uint32_t i)
+{
+	uint8_t joined = p->r->ins[i].joined;
+
+	return joined == MSP_JOINED || (joined == MSP_JOINED_NUMBERS && !p->facts.ctypes);
+}
+
+/* Slots are those of the base that the trace has begun with. */
+static bool has_slot(const struct proof *p, const struct msp_trace_ins *ins)
+{
+	return ins->tells & MSP_TELLS_SLOT && !p->facts.lowers &&
+	       (p->facts.root || !(ins->tells & MSP_TELLS_ENTRY));
+}
+
+/* Goes on over ins[from, to), which are of one step: of those in made. */
+static bool advance_over(struct proof *p, struct left *left, uint32_t from, uint32_t to, bool back,
+			 uint64_t *made)
+{
+	struct wanted want = {.slot = -1};
+
+	for (uint32_t i = from; i < to; i++) {
+		const struct msp_trace_ins *ins = &p->r->ins[i];
+
+		want.makes |= msp_makes_of_ins(ins);
+		want.key = want.key ? want.key : ins->key;
+		want.slot = has_slot(p, ins) ? ins->slot : want.slot;
+		want.returns |= ins->tells & MSP_TELLS_RETURN;
+	}
+	if (!msp_trace_work(&p->facts, p->steps.steps + p->steps.edges))
+		return false;
+	if (want.returns)
+		return cross(&p->steps, left, back, made);
+	if (!advance(&p->steps, left, &want, back))
+		return false;
+	memcpy(made, left->all, sizeof(left->all));
+	return true;
+}
+
+/* Behind a return below the trace's base constants may still be loaded for it. */
+static void keep_returns(struct proof *p, uint32_t from, uint32_t to)
+{
+	const struct msp_trace_ins *ins = p->r->ins;
+
+	for (uint32_t i = from + 1; i < to; i++)
+		if (ins[i - 1].tells & MSP_TELLS_RETURN)
+			for (uint32_t k = i;
+			     k < to && !msp_makes_of_ins(&ins[k]) && !has_slot(p, &ins[k]); k++)
+				for (uint32_t w = 0; w < WORDS; w++)
+					p->left[k][w] |= p->left[i - 1][w];
 }
 
 /* Which steps ins[from, to) can be of. False: of none, which can not be. */
 static bool narrow(struct proof *p, uint32_t from, uint32_t to)
 {
-	const struct msp_steps *s = &p->steps;
+	uint64_t made[WORDS];
 	struct left left;
+	uint32_t next;
 
-	begin(&left, s->start);
-	for (uint32_t i = from; i < to; i++) {
-		if (!msp_trace_work(s->facts, s->steps + s->edges) ||
-		    !advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), p->r->ins[i].key, false))
+	begin(&left, p->steps.start);
+	for (uint32_t i = from; i < to; i = next) {
+		for (next = i + 1; next < to && is_joined(p, next);)
+			next++;
+		if (!advance_over(p, &left, i, next, false, made))
 			return false;
-		memcpy(p->left[i], left.all, sizeof(left.all));
+		for (uint32_t k = i; k < next; k++)
+			memcpy(p->left[k], made, sizeof(made));
 	}
-	begin(&left, s->end);
-	for (uint32_t i = to; i-- > from;) {
-		uint64_t any = 0;
-
-		if (!advance(s, &left, msp_makes_of_ins(&p->r->ins[i]), p->r->ins[i].key, true))
+	begin(&left, p->steps.end);
+	for (uint32_t i = to; i > from;) {
+		for (next = i--; i > from && is_joined(p, i);)
+			i--;
+		if (!advance_over(p, &left, i, next, true, made))
 			return false;
 		for (uint32_t k = 0; k < WORDS; k++)
-			any |= p->left[i][k] &= left.all[k];
-		if (!any)
+			p->left[i][k] &= made[k];
+		for (uint32_t k = i + 1; k < next; k++)
+			memcpy(p->left[k], p->left[i], sizeof(p->left[k]));
+		if (is_empty(p->left[i]))
 			return false;
 	}
+	keep_returns(p, from, to);
 	return true;
 }
 
@@ -261,6 +366,16 @@ static void forget_meta_names(struct msp_trace_reader *r)
 			r->ins[i].key = 0;
 }
 
+/* Where the trace or its loop begins registers are moved about, for no step. */
+static void forget_joined(struct msp_trace_reader *r, uint32_t code)
+{
+	for (uint32_t i = ins_from(r, code); i < r->ins_count; i++) {
+		r->ins[i].joined = MSP_JOINED_NOT;
+		if (r->ins[i].does && !(r->ins[i].does & MSP_DOES_COPY))
+			return;
+	}
+}
+
 void msp_trace_prove(struct msp_trace_reader *r)
 {
 	struct proof *p;
@@ -275,6 +390,8 @@ void msp_trace_prove(struct msp_trace_reader *r)
 	p->left = malloc(r->ins_count * sizeof(*p->left));
 	msp_trace_facts_read(r, &p->facts);
 	forget_meta_names(r);
+	forget_joined(r, 0);
+	forget_joined(r, r->image->mcloop);
 	if (p->proof && p->left && p->facts.known) {
 		for (uint32_t i = 0; i < r->image->snap_count; i++)
 			prove_snap(p, i);

@@ -62,7 +62,10 @@ struct msp_trace_facts {
 		lookup, /* metatables are looked up, but for indexing: most steps can have the code of it */
 		root,	  /* not made for an exit, nor behind a call */
 		scans,	  /* strings become numbers */
-		compares; /* strings are compared */
+		compares, /* strings are compared */
+		returns,  /* the code tells where it returns below its base */
+		negates,  /* numbers are negated, so that to add may be to subtract */
+		doubles;  /* the number 2 is among the constants: to multiply by it is to add */
 };
 void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *out);
 
@@ -133,6 +136,8 @@ struct msp_step {
 	uint16_t edges, edge; /* how many, from which one on */
 };
 
+#define MSP_EDGE_RETURNS 0x8000 /* it leads below the trace's base */
+
 struct msp_steps {
 	struct msp_trace_reader *r;
 	struct msp_trace_facts *facts;
@@ -140,7 +145,8 @@ struct msp_steps {
 	uint32_t steps;
 	struct msp_path_frame frame[MSP_STEP_FRAMES];
 	uint32_t frames;
-	uint16_t edge[MSP_STEP_EDGES], back[MSP_STEP_EDGES]; /* to which step; from which one */
+	/* to which step; from which one; and perhaps MSP_EDGE_RETURNS */
+	uint16_t edge[MSP_STEP_EDGES], back[MSP_STEP_EDGES];
 	uint16_t back_from[MSP_STEPS + 1];
 	uint32_t edges;
 	uint64_t start[MSP_STEP_WORDS], end[MSP_STEP_WORDS];
@@ -155,6 +161,8 @@ struct msp_steps {
 	uint16_t first; /* the innermost frame there */
 	uint16_t last;	/* the innermost frame at the end */
 	bool metas;	/* metamethods are followed */
+	bool recurses;	/* a function that was active is called */
+	uint8_t deep;	/* so many times more it is followed; else what it calls is not known */
 	bool too_many;	/* or something that is not understood: nothing is proved */
 };
 
@@ -201,6 +209,8 @@ uint32_t msp_trace_slot_ref(const struct msp_trace_reader *r, uint32_t snap, uin
  */
 void msp_steps_find_walls(struct msp_steps *s, uint32_t snap, int to);
 bool msp_steps_is_wall(const struct msp_steps *s, const struct msp_step *step);
+/* A loop that begins anew on the way is another one: its wall falls. False: none did. */
+bool msp_steps_drop_walls(struct msp_steps *s);
 
 /* ---- What a step can make (trace_makes.c) ---- */
 
@@ -228,8 +238,10 @@ enum msp_makes {
 	MSP_MAKES_KEY = 1 << 19,     /* looks for a key in a table */
 	MSP_MAKES_INT = 1 << 20,     /* makes a number an integer */
 	MSP_MAKES_BOUND = 1 << 21,   /* compares integers that have no sign */
-	MSP_MAKES_ALL = (1 << 22) - 1,
-	MSP_MAKES_CHECK = 1 << 22, /* is it time for the collector? */
+	MSP_MAKES_TOBIT = 1 << 22,   /* makes a number what the bit operations work with */
+	MSP_MAKES_ORDER = 1 << 23,   /* compares which of two numbers is larger */
+	MSP_MAKES_ALL = (1 << 24) - 1,
+	MSP_MAKES_CHECK = 1 << 24, /* is it time for the collector? */
 };
 /* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
 bool msp_has_metamethods(uint8_t op);
@@ -239,6 +251,8 @@ bool msp_builtin_is_ffi(const struct msp_trace_reader *r, uint8_t ffid);
 uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step);
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step);
 uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step);
+/* Can a step be the one that reads a slot of the trace's base? */
+bool msp_step_reads_slot(const struct msp_steps *s, const struct msp_step *step, uint32_t slot);
 /* What the step that made an instruction must be able to make. */
 uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins);
 

@@ -7,6 +7,8 @@
  */
 #include "luajit/trace_proof.h"
 
+#define MAX_RECURSION 2 /* a function that is active is followed so many times more */
+
 /* ---- Steps and frames, each once ---- */
 
 static uint16_t add_frame(struct msp_steps *s, const struct msp_path_frame *f)
@@ -87,7 +89,8 @@ struct at {
 	bool ends;     /* the way may end behind it: the loop comes round */
 };
 
-static void go(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_t pos)
+static void go_by(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_t pos,
+		  uint16_t flags)
 {
 	uint32_t to;
 
@@ -99,8 +102,13 @@ static void go(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_
 		s->too_many = true;
 	if (s->too_many)
 		return;
-	s->edge[s->edges++] = to;
+	s->edge[s->edges++] = to | flags;
 	s->step[at->step].edges++;
+}
+
+static void go(struct msp_steps *s, const struct at *at, uint16_t frame, uint32_t pos)
+{
+	go_by(s, at, frame, pos, 0);
 }
 
 /* Both ways of a condition, or of a loop instruction. 0: it is none; else how many. */
@@ -160,7 +168,7 @@ static void leave(struct msp_steps *s, const struct at *at, uint16_t frame)
 		struct msp_path_frame f = {.proto = facts->lower[i].proto};
 
 		frame = add_frame(s, &f);
-		go(s, at, frame, facts->lower[i].pos);
+		go_by(s, at, frame, facts->lower[i].pos, facts->returns ? MSP_EDGE_RETURNS : 0);
 	}
 }
 
@@ -214,12 +222,17 @@ static void enter_last(struct msp_steps *s, const struct at *at)
 	}
 }
 
-static bool is_active(const struct msp_steps *s, uint16_t frame,
-		      const struct msp_trace_proto *proto)
+/* How many times a function is active. */
+static uint32_t active(const struct msp_steps *s, uint16_t frame,
+		       const struct msp_trace_proto *proto)
 {
-	while (s->frame[frame].depth && s->frame[frame].proto != proto)
+	uint32_t n = s->frame[frame].proto == proto;
+
+	while (s->frame[frame].depth) {
 		frame = s->frame[frame].parent;
-	return s->frame[frame].proto == proto;
+		n += s->frame[frame].proto == proto;
+	}
+	return n;
 }
 
 /* Into the metamethods that a step may call, where they are known. */
@@ -236,7 +249,7 @@ static void go_metas(struct msp_steps *s, const struct at *at)
 		if (!msp_meta_called_by(facts, i, step->op))
 			continue;
 		if (!s->metas || step->calls == MSP_CALLEE_BUILTIN ||
-		    is_active(s, step->frame, facts->meta[i].proto)) {
+		    active(s, step->frame, facts->meta[i].proto)) {
 			step->unknown = true;
 			continue;
 		}
@@ -245,8 +258,17 @@ static void go_metas(struct msp_steps *s, const struct at *at)
 	}
 }
 
+/* Is it active, and not to be followed again? */
+static bool recurses(struct msp_steps *s, uint16_t frame, const struct msp_trace_proto *proto)
+{
+	uint32_t n = active(s, frame, proto);
+
+	s->recurses |= n > 0;
+	return n > s->deep;
+}
+
 /*
- * Into a function that is known, but not again into one that is active. What is called else is not
+ * Into a function that is known, but not too often into one that is active. What is called else is not
  * followed: the call may be, and make, all that it does.
  */
 static void go_call(struct msp_steps *s, const struct at *at)
@@ -260,7 +282,7 @@ static void go_call(struct msp_steps *s, const struct at *at)
 	step->calls = msp_trace_callee(s->r, s->facts, p, step->pos, &index);
 	if (step->calls == MSP_CALLEE_ANY)
 		step->calls = msp_steps_param(s, frame, step->pos, &index);
-	if (step->calls == MSP_CALLEE_LUA && is_active(s, frame, s->facts->proto[index]))
+	if (step->calls == MSP_CALLEE_LUA && recurses(s, frame, s->facts->proto[index]))
 		step->calls = MSP_CALLEE_ANY;
 	if (step->calls == MSP_CALLEE_LUA) {
 		f = callee_frame(s, step, s->facts->proto[index]);
@@ -368,35 +390,17 @@ static void find_back_edges(struct msp_steps *s)
 
 	memset(from, 0, sizeof(s->back_from));
 	for (uint32_t e = 0; e < s->edges; e++)
-		from[s->edge[e] + 1]++;
+		from[(s->edge[e] & ~MSP_EDGE_RETURNS) + 1]++;
 	for (uint32_t i = 0; i < s->steps; i++)
 		from[i + 1] += from[i];
 	for (uint32_t i = 0; i < s->steps; i++) /* moves each to where the next one begins */
-		for (uint32_t k = 0; k < s->step[i].edges; k++)
-			s->back[from[s->edge[s->step[i].edge + k]]++] = i;
+		for (uint32_t k = 0; k < s->step[i].edges; k++) {
+			uint16_t edge = s->edge[s->step[i].edge + k];
+
+			s->back[from[edge & ~MSP_EDGE_RETURNS]++] = i | (edge & MSP_EDGE_RETURNS);
+		}
 	memmove(from + 1, from, s->steps * sizeof(*from));
 	from[0] = 0;
-}
-
-/* A loop that begins anew is another one. False: none did. */
-static bool drop_walls(struct msp_steps *s)
-{
-	uint32_t n = 0;
-
-	for (uint32_t k = 0; k < s->walls; k++) {
-		uint32_t i = 0;
-
-		while (i < s->steps &&
-		       (s->step[i].frame != s->wall[k].frame ||
-			s->step[i].pos != s->wall[k].begin || s->step[i].not_to != MSP_PATH_NONE))
-			i++;
-		if (i == s->steps)
-			s->wall[n++] = s->wall[k];
-	}
-	if (n == s->walls)
-		return false;
-	s->walls = n;
-	return true;
 }
 
 /* All steps on the way, and those at which the loop comes round. */
@@ -433,7 +437,7 @@ static bool find_steps(struct msp_steps *s, int from, int to)
 		msp_steps_find_walls(s, from, to);
 	do
 		follow(s, from, round);
-	while (!s->too_many && drop_walls(s));
+	while (!s->too_many && msp_steps_drop_walls(s));
 	memset(s->end, 0, sizeof(s->end));
 	if (to == MSP_AT_LOOP)
 		memcpy(s->end, round, sizeof(s->end));
@@ -450,15 +454,28 @@ static bool find_steps(struct msp_steps *s, int from, int to)
 	return true;
 }
 
-/* With the metamethods if that is not too much; else each step that can call one can be all that it does. */
+/*
+ * With recursion and the metamethods if that is not too much; else each step that can call so can be all
+ * that it does.
+ */
 bool msp_steps_find(struct msp_trace_reader *r, struct msp_trace_facts *facts, int from, int to,
 		    struct msp_steps *s)
 {
-	for (int metas = facts->metas ? 1 : 0; metas >= 0; metas--) {
+	static const struct {
+		uint8_t deep;
+		bool metas;
+	} try[] = {{MAX_RECURSION, true}, {0, true}, {0, false}};
+
+	for (size_t i = 0; i < sizeof(try) / sizeof(try[0]); i++) {
+		if (!try[i].metas && !facts->metas)
+			break;
+		if (i == 1 && !s->recurses)
+			continue;
 		memset(s, 0, sizeof(*s));
 		s->r = r;
 		s->facts = facts;
-		s->metas = metas;
+		s->metas = try[i].metas;
+		s->deep = try[i].deep;
 		s->from = from;
 		if (find_steps(s, from, to))
 			return true;
