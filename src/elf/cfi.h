@@ -49,8 +49,8 @@ struct msp_cfi_state {
 	uint32_t cfa_expr_size;
 	bool ra_signed;
 	bool pushed; /* arm64: two words that the PLT has pushed before belong to its frame */
-	uint8_t eh_saved; /* bit per register of those: the function saves it */
-	uint32_t eh_cfa_reg; /* what the CFA was told by when it did */
+	uint32_t ever_saved; /* bit per register: the function has saved it */
+	uint32_t eh_cfa_reg; /* what the CFA was told by when it saved one of those that hand an exception over */
 	bool unknown; /* something we do not understand: no rule from here on */
 	struct msp_cfi_reg regs[MSP_SLOT_COUNT + 1];
 };

@@ -232,16 +232,27 @@ static bool kernel_signal_frame(const struct msp_cfi_arch *arch, const struct ms
 	       end - at == 1 && *at == DW_OP_deref;
 }
 
+/* The registers that hand an exception over, and all that a caller may expect to be kept. */
+static uint32_t eh_registers(const struct msp_cfi_arch *arch)
+{
+	uint32_t regs = (1u << arch->eh_data) - 1;
+
+	for (int i = 1; i < arch->slot_count; i++)
+		regs |= 1u << arch->slot_reg[i];
+	return regs;
+}
+
 /*
- * Only a function that ends with gcc's __builtin_eh_return saves the registers
- * that hand an exception over. It writes where it will go to over its own frame;
+ * Only a function that ends with gcc's __builtin_eh_return saves both: the registers that hand an
+ * exception over (the dynamic linker saves them, too, for a function that it binds late) and
+ * all that are kept. It writes where it will go to over its own frame;
  * once the CFA is told by another register (arm64: the return address is in its register), it has
  * restored all others.
  */
 static void eh_return(const struct msp_cfi_arch *arch, const struct msp_cfi_state *state,
 		      struct msp_rule *rule)
 {
-	if (state->eh_saved != (1u << arch->eh_data) - 1)
+	if (~state->ever_saved & eh_registers(arch))
 		return;
 	rule->flags |= MSP_RULE_THROWS;
 	if (state->cfa_reg == state->eh_cfa_reg &&

@@ -85,10 +85,11 @@ static void set_reg(struct machine *m, uint64_t reg, uint8_t how, int64_t value)
 
 	if (slot)
 		*slot = (struct msp_cfi_reg){.how = how, .value = value};
-	if (reg >= m->arch->eh_data || how != CFI_OFFSET)
+	if (how != CFI_OFFSET || reg >= 32)
 		return;
-	m->state.eh_saved |= (uint8_t)(1u << reg);
-	m->state.eh_cfa_reg = m->state.cfa_reg;
+	m->state.ever_saved |= 1u << reg;
+	if (reg < m->arch->eh_data)
+		m->state.eh_cfa_reg = m->state.cfa_reg;
 }
 
 static void restore_reg(struct machine *m, uint64_t reg)

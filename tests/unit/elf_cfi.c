@@ -272,14 +272,21 @@ static void arm64(void **state)
 	done(f);
 }
 
-/* glibc's lazy binder: what the PLT has pushed is above the CFA that is meant. */
-static void arm64_binder(void **state)
+static struct fixture *start_arm64(void)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 
 	test_elf_start(&f->elf, EM_AARCH64, 0);
 	f->cfi.eh = f->cfi.arm64 = true;
 	cfi_cie(&f->cfi, "zR", PROGRAM(DW_CFA_def_cfa, 31, 0));
+	return f;
+}
+
+/* glibc's lazy binder: what the PLT has pushed is above the CFA that is meant. */
+static void arm64_binder(void **state)
+{
+	struct fixture *f = start_arm64();
+
 	cfi_fde(&f->cfi, T, 0x40,
 		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_offset_extended_sf, 30, 0x7f,
 			DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 0xd0, 1));
@@ -293,23 +300,43 @@ static void arm64_binder(void **state)
 	done(f);
 }
 
+#define SAVED_DATA \
+	DW_CFA_offset | 0, 16, DW_CFA_offset | 1, 15, DW_CFA_offset | 2, 14, DW_CFA_offset | 3, 13
+#define SAVED_KEPT \
+	DW_CFA_offset | 19, 11, DW_CFA_offset | 20, 10, DW_CFA_offset | 21, 9, DW_CFA_offset | 22, \
+		8, DW_CFA_offset | 23, 7, DW_CFA_offset | 24, 6, DW_CFA_offset | 25, 5, \
+		DW_CFA_offset | 26, 4, DW_CFA_offset | 27, 3, DW_CFA_offset | 28, 2, \
+		DW_CFA_offset | 29, 1
+
 /* The unwinder of libgcc: it throws until its return address is back in its register. */
 static void arm64_thrower(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
+	struct fixture *f = start_arm64();
 
-	test_elf_start(&f->elf, EM_AARCH64, 0);
-	f->cfi.eh = f->cfi.arm64 = true;
-	cfi_cie(&f->cfi, "zR", PROGRAM(DW_CFA_def_cfa, 31, 0));
 	cfi_fde(&f->cfi, T, 0x40,
-		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 64, DW_CFA_offset | 30, 7,
-			DW_CFA_offset | 0, 6, DW_CFA_offset | 1, 5, DW_CFA_offset | 2, 4,
-			DW_CFA_offset | 3, 3, DW_CFA_advance_loc | 4, DW_CFA_restore | 30,
-			DW_CFA_def_cfa_offset, 0));
+		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 0x80, 1, DW_CFA_offset | 30,
+			12, SAVED_DATA, DW_CFA_advance_loc | 4, SAVED_KEPT, DW_CFA_advance_loc | 4,
+			DW_CFA_restore | 30, DW_CFA_def_cfa_offset, 0));
 	finish(f);
 	assert_int_equal(rule_of(f->table, T)->flags, 0);
-	assert_int_equal(rule_of(f->table, T + 4)->flags, MSP_RULE_THROWS);
-	assert_int_equal(rule_of(f->table, T + 8)->flags, MSP_RULE_LANDS);
+	assert_int_equal(rule_of(f->table, T + 4)->flags, 0);
+	assert_int_equal(rule_of(f->table, T + 8)->flags, MSP_RULE_THROWS);
+	assert_int_equal(rule_of(f->table, T + 12)->flags, MSP_RULE_LANDS);
+	done(f);
+}
+
+/* glibc's lazy binder since 2.41 saves the same arguments, and throws nothing. */
+static void arm64_saves_arguments(void **state)
+{
+	struct fixture *f = start_arm64();
+
+	cfi_fde(&f->cfi, T, 0x40,
+		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 0x80, 1, DW_CFA_offset | 30,
+			12, SAVED_DATA, DW_CFA_advance_loc | 4, DW_CFA_restore | 30,
+			DW_CFA_def_cfa_offset, 0));
+	finish(f);
+	assert_int_equal(rule_of(f->table, T + 4)->flags, 0);
+	assert_int_equal(rule_of(f->table, T + 8)->flags, 0);
 	done(f);
 }
 
@@ -406,6 +433,7 @@ int main(void)
 					   cmocka_unit_test(arm64),
 					   cmocka_unit_test(arm64_binder),
 					   cmocka_unit_test(arm64_thrower),
+					   cmocka_unit_test(arm64_saves_arguments),
 					   cmocka_unit_test(stubs),
 					   cmocka_unit_test(init)};
 
