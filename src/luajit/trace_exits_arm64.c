@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Behind the code of a trace are its exits (lj_asm_arm64.h):
- *
- *	nop ...; str lr, [sp]; bl lj_vm_exit_handler; movz w0, number of the trace; bl str; bl str; ...
- *
- * or ldr lr and blr lr to the handler. A guard jumps to the bl of its snapshot's number or, after
- * that exit has been taken often, to the trace that was made for it. A side trace has one more, for
- * the check whether the stack has room.
- */
+/* Exits of arm64 traces (unwind/exits.h). A side trace has one more, for the check whether the stack has room. */
+#include "unwind/exits.h"
+
 #include "luajit/trace_exits.h"
 
-enum { NOP = 0xd503201fu, STR_LR = 0xf90003feu, MOVZ_W0 = 0x52800000u };
-
+#define NOP 0xd503201fu
 #define MAX_NOPS 16
 #define SEARCH 1024 /* so far from a trace's beginning a guard is looked for */
-
-static bool is_bl(uint32_t word)
-{
-	return word >> 26 == 0x25;
-}
 
 static uint32_t word_at(struct msp_trace_exits *e, uint64_t at)
 {
@@ -27,48 +15,33 @@ static uint32_t word_at(struct msp_trace_exits *e, uint64_t at)
 	return p ? msp_get32(p) : 0;
 }
 
-/* What is behind a trace's code, up to its first exit. Its number; 0: it is something else. */
+/* The number of the trace whose exits begin there, and *at behind it; 0: it is something else. */
 static uint32_t number_at(struct msp_trace_exits *e, uint64_t *at)
 {
-	uint32_t word;
+	uint32_t word[MSP_EXITS_HEAD], exits, number;
 
-	if (word_at(e, *at) != STR_LR)
-		return 0;
-	*at += is_bl(word_at(e, *at + 4)) ? 8 : 12;
-	word = word_at(e, *at);
-	*at += 4;
-	return (word & 0xffe0001fu) == MOVZ_W0 ? word >> 5 & 0xffff : 0;
-}
-
-/* Where a branch that has a condition goes to; 0: it is none. */
-static uint64_t branch_target(uint32_t word, uint64_t at)
-{
-	int64_t to;
-
-	if ((word & 0xff000010u) == 0x54000000u || (word & 0x7e000000u) == 0x34000000u)
-		to = (int32_t)(word << 8) >> 13; /* b.cond; cbz, cbnz */
-	else if ((word & 0x7e000000u) == 0x36000000u)
-		to = (int32_t)(word << 13) >> 18; /* tbz, tbnz */
-	else
-		return 0;
-	return at + (uint64_t)(to * 4);
+	for (uint32_t i = 0; i < MSP_EXITS_HEAD; i++)
+		word[i] = word_at(e, *at + 4ull * i);
+	number = msp_exits_number(word, &exits);
+	*at += 4ull * exits;
+	return number;
 }
 
 /* The number of the trace whose code begins there, by the exits that its guards go to; 0: not found. */
 static uint32_t number_of(struct msp_trace_exits *e, uint64_t code)
 {
 	uint64_t to;
-	uint32_t word, number;
+	uint32_t number;
+	int64_t distance;
 
 	for (uint64_t at = code; at < code + SEARCH; at += 4) {
-		to = branch_target(word_at(e, at), at);
-		if (!to || to < at)
+		distance = msp_exits_guard(word_at(e, at));
+		if (distance <= 0)
 			continue;
-		word = word_at(e, to);
-		if (!is_bl(word))
-			continue;
-		to += (uint64_t)(((int32_t)(word << 6) >> 6) * 4ll);
-		number = number_at(e, &to);
+		to = at + (uint64_t)distance;
+		distance = msp_exits_bl(word_at(e, to));
+		to += (uint64_t)distance;
+		number = distance ? number_at(e, &to) : 0;
 		if (number)
 			return number;
 	}

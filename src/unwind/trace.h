@@ -7,6 +7,8 @@
 #ifndef MSP_UNWIND_TRACE_H
 #define MSP_UNWIND_TRACE_H
 
+#include "unwind/exits.h"
+
 /* Mixes words n.. of the w->found at w->cand_base into the trace's identity. */
 MSP_SUB_N(lua_mix_words)
 {
@@ -168,23 +170,41 @@ MSP_SUB(lua_stored_number)
 #define MSP_EXITS_PIECE 128 /* aligned, so that no read goes over the end of a page */
 #define MSP_EXITS_PIECES 32
 
+/* arm64: the number of the trace whose exit is at w->cand_pc (exits.h); 0: that is none. */
+MSP_SUB(lua_exit_number)
+{
+	uint32_t word[MSP_EXITS_HEAD], exits;
+	int64_t distance;
+
+	if (host_read(w, word, 4, w->cand_pc))
+		return 0;
+	distance = msp_exits_bl(word[0]);
+	if (!distance || host_read(w, word, sizeof(word), w->cand_pc + distance))
+		return 0;
+	return msp_exits_number(word, &exits);
+}
+
 /*
- * arm64: behind its code a trace has its exits (lj_asm_arm64.h), which name it:
- * str lr, [sp]; bl to the handler, or ldr lr and blr; movz w0, number. The
- * first ones from w->look on, from word n of w->buf, which is at w->cand_base.
+ * The number by the exits themselves, the first ones from w->look on; in what follows word n of w->buf, which is at
+ * w->cand_base. 0: none; w->cand_pc is then where the guard among these words leads to that leads farthest.
  */
 MSP_SUB_N(lua_exits_in)
 {
 	const uint32_t *word = (const uint32_t *)w->buf;
-	uint32_t at, movz;
+	uint32_t at, exits, number;
+	uint64_t to;
 
+	w->cand_pc = 0;
 	for (uint32_t i = 0; i < MSP_STORE_PIECE; i++) {
 		at = ((uint32_t)n + i) & 63;
-		if (word[at] != 0xf90003fe || at > MSP_EXITS_PIECE / 4 || w->cand_base + at * 4 < w->look)
+		if (at > MSP_EXITS_PIECE / 4 || w->cand_base + at * 4 < w->look)
 			continue;
-		movz = word[word[at + 1] >> 26 == 0x25 ? at + 2 : at + 3];
-		if ((movz & 0xffe0001f) == 0x52800000)
-			return movz >> 5 & 0xffff;
+		number = msp_exits_number(word + at, &exits);
+		if (number)
+			return number;
+		to = w->cand_base + at * 4 + msp_exits_guard(word[at]);
+		if (to > w->cand_base + at * 4 && to > w->cand_pc)
+			w->cand_pc = to;
 	}
 	return 0;
 }
@@ -198,8 +218,11 @@ MSP_SUB_N(lua_exits_number)
 	if (host_read(w, w->buf + 16, MSP_EXITS_PIECE, n))
 		return -1;
 	w->cand_base = n - 16;
-	for (int at = 0; at < 48 && !number; at += MSP_STORE_PIECE)
+	for (int at = 0; at < 48 && !number; at += MSP_STORE_PIECE) {
 		number = MSP_CALL_N(w, lua_exits_in, at);
+		if (!number && w->cand_pc)
+			number = MSP_CALL(w, lua_exit_number);
+	}
 	return number;
 }
 

@@ -196,6 +196,22 @@ static void trace_exits(void **state)
 	put32(STACK + 0x700, STR_LR);
 	put32(STACK + 0x704, BL);
 	assert_int_equal(exits_from(STACK + 0x600), 0);
+	/* Far behind it, but a guard leads there: the one that leads over the collector's step does not. */
+	put32(STACK + 0x1800, STR_LR);
+	put32(STACK + 0x1804, BL);
+	put32(STACK + 0x1808, 0x52800000 | 8 << 5);
+	put32(STACK + 0x1814, 0x94000000 | (-5 & 0x3ffffff));	      /* its third exit */
+	put32(STACK + 0x610, 0x54000000 | 4 << 5);		      /* b.eq */
+	put32(STACK + 0x61c, 0x54000009 | (0x1814 - 0x61c) / 4 << 5); /* b.ls */
+	assert_int_equal(exits_from(STACK + 0x600), 8);
+	assert_int_equal(exits_from(STACK + 0x620), 0);
+	put32(STACK + 0x628, 0xb4000000 | (0x1814 - 0x628) / 4 << 5); /* cbz */
+	assert_int_equal(exits_from(STACK + 0x620), 8);
+	put32(STACK + 0x628, 0x37180000 | (0x1814 - 0x628) / 4 << 5); /* tbnz */
+	assert_int_equal(exits_from(STACK + 0x620), 8);
+	/* Only to what is an exit. */
+	put32(STACK + 0x1814, 0x14000000 | (-5 & 0x3ffffff));
+	assert_int_equal(exits_from(STACK + 0x620), 0);
 }
 
 static int calls(int arch, uint64_t before)
