@@ -104,8 +104,9 @@ static int score(struct align *a, const struct msp_trace_ins *ins, uint32_t step
 		return 0;
 	e = expected_at(a, step);
 	if (what & e.strong && what & ARITHMETIC &&
-	    !(ins->does & MSP_DOES_FLOAT) == !counts(a, step))
-		return 3;
+	    (ins->does & MSP_DOES_FLOAT || ins->tells & MSP_TELLS_OVERFLOW) == counts(a, step))
+		return a->r->layout->arch == MSP_ARCH_ARM64 ? 0
+							    : 3; /* integers are checked there */
 	if (what & e.strong) /* some divisions are multiplications */
 		return what & MSP_DOES_MUL && e.strong & MSP_DOES_DIV ? 5 : 6;
 	if (what & e.weak) /* what is computed with was checked before, mostly */
@@ -219,6 +220,20 @@ static void match_part(struct align *a, uint32_t from, uint32_t to, uint32_t fir
 	match(a, from, to, first, last);
 }
 
+/* What is moved where the trace begins is of its first step: but not if it may be a call's arguments. */
+static uint32_t match_head(struct align *a, uint32_t to, uint32_t step)
+{
+	uint32_t n = 0;
+
+	while (n < to && a->ins[n].does & MSP_DOES_COPY)
+		n++;
+	if (n == to || a->ins[n].does & MSP_DOES_CALL)
+		return 0;
+	for (uint32_t i = 0; i < n; i++)
+		a->step[i] = step;
+	return n;
+}
+
 /* The code of a snapshot, in two parts if the loop begins in it. */
 static void match_snap(struct align *a, uint32_t i)
 {
@@ -232,6 +247,8 @@ static void match_snap(struct align *a, uint32_t i)
 
 	if (!last && i + 1 >= path->snaps)
 		return;
+	if (!i)
+		from = match_head(a, to, first);
 	if (path->second != MSP_PATH_NONE && first < path->second && end >= path->second &&
 	    loop > from && loop < to) {
 		match_part(a, from, loop, first, path->second - 1);

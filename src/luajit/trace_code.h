@@ -55,6 +55,8 @@ enum msp_trace_tells {
 	MSP_TELLS_SLOT = 1 << 2,  /* reads a slot of the Lua stack, for nothing but that */
 	MSP_TELLS_ENTRY = 1 << 3, /* besides SLOT: if the base was where root traces have it */
 	MSP_TELLS_RETURN = 1 << 4, /* returns below the trace's base */
+	/* integer arithmetic that checks whether it overflows: of numbers, not a loop's counter */
+	MSP_TELLS_OVERFLOW = 1 << 5,
 };
 
 /* Is it of the same instruction of the compiler as the one before? */

@@ -14,6 +14,7 @@ enum msp_trace_held_kind {
 	MSP_HELD_WORD,     /* the word at address value, which is constant */
 	MSP_HELD_LOADED,   /* 64 bits of an object */
 	MSP_HELD_HMASK,    /* 32 bits of one, where a table has the size of its hash */
+	MSP_HELD_BASE,     /* the base of the trace's Lua frame */
 };
 
 struct msp_trace_held {
@@ -32,7 +33,7 @@ struct msp_trace_decoder {
 	uint64_t g, addr; /* of the VM; of the code */
 	uint32_t loop;    /* where the loop begins; 0: there is none */
 	csh handle;
-	bool base;     /* the register that holds the trace's base at its start still does */
+	bool base;     /* x86-64: rdx is the trace's base */
 	bool state;    /* that of a call's first argument holds the Lua state */
 	bool compares; /* the last instruction has compared integers */
 	int check; /* branches to come until its end: over the collector's step, and behind it */
@@ -46,6 +47,11 @@ struct msp_trace_decoder {
 	bool entered;	/* and have it from its start */
 	bool hmask; /* the last instruction has compared the size of a table's hash */
 	struct msp_trace_before before[3]; /* the last one first */
+	bool after_call;		/* arm64: nothing but moves since */
+	int value; /* arm64: the register with a value that was just loaded, whose type is then looked at; negative: none */
+	int tagged;   /* that with one that was just given its type, to be stored */
+	bool product;  /* since the last product nothing was done but to look at it */
+	bool compared; /* since the last comparison, but for what belongs to it, nothing was done */
 };
 
 /* Decodes an instruction to *out, which those before it precede. */
@@ -61,6 +67,9 @@ void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 /* trace_bases_x64.c: does it read a slot of the trace's base, or move that? */
 void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 			struct msp_trace_ins *out);
+
+/* arm64: which instructions are one thing with those before (trace_joins_arm64.c). */
+void msp_trace_join_arm64(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out);
 
 /* Does an instruction leave a register as it is, which has two names? */
 bool msp_trace_keeps(const struct msp_trace_decoder *d, const cs_insn *insn, unsigned int reg,

@@ -11,7 +11,7 @@ struct msp_trace_exits {
 	struct msp_trace_reader *r;
 	uint64_t at; /* of the window */
 	_Alignas(8) uint8_t window[MSP_EXITS_WINDOW];
-	bool have;
+	size_t have; /* so many bytes of it */
 	uint64_t first; /* arm64: the first exit */
 };
 

@@ -7,13 +7,22 @@
  */
 #include "luajit/trace_exits.h"
 
+/* The last exits of all may end where what is mapped ends: half of the window then. */
+static size_t read_window(struct msp_trace_exits *e, uint64_t at)
+{
+	e->at = at & ~(uint64_t)(MSP_EXITS_WINDOW / 2 - 1);
+	if (!msp_read(e->r->mem, e->at, e->window, MSP_EXITS_WINDOW))
+		return MSP_EXITS_WINDOW;
+	return msp_read(e->r->mem, e->at, e->window, MSP_EXITS_WINDOW / 2) ? 0
+									   : MSP_EXITS_WINDOW / 2;
+}
+
 const uint8_t *msp_exits_bytes(struct msp_trace_exits *e, uint64_t at, size_t n)
 {
-	if (!e->have || at - e->at > MSP_EXITS_WINDOW - n) {
-		e->at = at & ~(uint64_t)(MSP_EXITS_WINDOW / 2 - 1);
-		e->have = !msp_read(e->r->mem, e->at, e->window, MSP_EXITS_WINDOW);
-	}
-	return e->have ? e->window + (at - e->at) : NULL;
+	if (at - e->at >= e->have || e->have - (at - e->at) < n)
+		e->have = read_window(e, at);
+	return at - e->at < e->have && e->have - (at - e->at) >= n ? e->window + (at - e->at)
+								   : NULL;
 }
 
 int msp_exits_of_side(struct msp_trace_exits *e, uint32_t number, uint64_t code)

@@ -19,14 +19,15 @@
 /* An addition, perhaps of a constant. */
 #define FADD (MSP_MAKES_FADD | MSP_MAKES_FADDK)
 #define FLOATS (FADD | MSP_MAKES_FSUB | MSP_MAKES_FMUL | MSP_MAKES_FDIV | MSP_MAKES_XOR)
+/* Numbers that are integers: what computes with them, and what an index is computed from. */
+#define INT (MSP_MAKES_INT | MSP_MAKES_OVERFLOW)
 /* Strings become numbers, where the trace has any that do; else it is no call. */
 #define SCAN (1u << 31)
 /* The same with strings that are compared. */
 #define COMPARE (1u << 30)
 /* A new object, or room for a key: the Lua state is the first argument, if that is seen. */
 #define ALLOC (MSP_MAKES_CALL | MSP_MAKES_STATE)
-#define NUMBER \
-	(SCAN | MSP_MAKES_INT | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
+#define NUMBER (SCAN | INT | MSP_MAKES_IMUL | MSP_MAKES_XOR | MSP_MAKES_NOT | MSP_MAKES_SHIFT)
 
 static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_ISLT... MSP_BC_ISGT] = COMPARE | MSP_MAKES_ORDER,
@@ -55,21 +56,31 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_FNEW... MSP_BC_TDUP] = MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_GGET] = ACCESS,
 	[MSP_BC_GSET] = ACCESS | MSP_MAKES_STORE | ALLOC,
-	[MSP_BC_TGETV] = ACCESS | MSP_MAKES_INT | INDEX,
+	[MSP_BC_TGETV] = ACCESS | INT | INDEX,
 	[MSP_BC_TGETS] = ACCESS,
 	[MSP_BC_TGETB... MSP_BC_TGETR] = ACCESS | INDEX,
-	[MSP_BC_TSETV] = ACCESS | MSP_MAKES_INT | MSP_MAKES_STORE | ALLOC | INDEX,
+	[MSP_BC_TSETV] = ACCESS | INT | MSP_MAKES_STORE | ALLOC | INDEX,
 	[MSP_BC_TSETS] = ACCESS | MSP_MAKES_STORE | ALLOC,
 	[MSP_BC_TSETB... MSP_BC_TSETR] = ACCESS | MSP_MAKES_STORE | ALLOC | INDEX,
 	[MSP_BC_CALLM... MSP_BC_CALLT] = MSP_MAKES_ALL,
 	[MSP_BC_ITERC... MSP_BC_VARG] = MSP_MAKES_ALL,
-	[MSP_BC_FORI... MSP_BC_JFORI] =
-		MSP_MAKES_ORDER | MSP_MAKES_INT | FADD | MSP_MAKES_FSUB | SCAN,
-	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_ORDER | MSP_MAKES_INT | FADD,
+	[MSP_BC_FORI... MSP_BC_JFORI] = MSP_MAKES_ORDER | INT | FADD | MSP_MAKES_FSUB | SCAN,
+	[MSP_BC_FORL... MSP_BC_JFORL] = MSP_MAKES_ORDER | INT | FADD,
 	[MSP_BC_JLOOP] = MSP_MAKES_ALL,
 	[MSP_BC_BNOT... MSP_BC_BSAR] = BITS | MSP_MAKES_TOBIT | MSP_MAKES_INT | FADD | SCAN,
 	[MSP_BC_UNKNOWN] = MSP_MAKES_ALL,
 };
+
+/* On arm64 a constant key's place is looked for by its hash only, and values get their type by an addition. */
+static uint32_t of_opcode(const struct msp_steps *s, uint8_t op)
+{
+	bool constant = op == MSP_BC_GGET || op == MSP_BC_GSET || op == MSP_BC_TGETS ||
+			op == MSP_BC_TGETB || op == MSP_BC_TSETS || op == MSP_BC_TSETB;
+
+	if (s->r->layout->arch == MSP_ARCH_ARM64 && constant)
+		return makes[op] & ~(uint32_t)(BITS & ~MSP_MAKES_AND);
+	return makes[op];
+}
 
 /* Calls that only some traces have. */
 static uint32_t with_calls(const struct msp_trace_facts *facts, uint32_t can)
@@ -150,7 +161,7 @@ static uint32_t of_lookup(const struct msp_trace_facts *facts, uint8_t op)
 	if (!facts->ctypes || op == MSP_BC_GGET || op == MSP_BC_GSET)
 		return can;
 	can |= ACCESS | (facts->wide ? MSP_MAKES_FADDK : 0);
-	can |= INDEX | MSP_MAKES_INT;
+	can |= INDEX | INT;
 	return op <= MSP_BC_ISNEP ? can : can | MSP_MAKES_STORE | ALLOC;
 }
 
@@ -180,7 +191,7 @@ static const struct {
 	{"math.max", SCAN},
 	{"math.min", SCAN},
 	{"math.sqrt", MSP_MAKES_SQRT | MSP_MAKES_CALL},
-	{"string.byte", MSP_MAKES_INT | ALLOC | INDEX},
+	{"string.byte", INT | ALLOC | INDEX},
 	{"string.len", ALLOC},
 	{"assert", MSP_MAKES_CALL},
 	{"tonumber", MSP_MAKES_INT | SCAN},
@@ -197,7 +208,8 @@ uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step)
 
 	if (!plain || step->unknown)
 		return 0;
-	return s->facts->ctypes ? FLOATS & ~(uint32_t)(MSP_MAKES_FADDK | MSP_MAKES_XOR) : FLOATS;
+	return MSP_MAKES_OVERFLOW |
+	       (s->facts->ctypes ? FLOATS & ~(uint32_t)(MSP_MAKES_FADDK | MSP_MAKES_XOR) : FLOATS);
 }
 
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step)
@@ -208,7 +220,8 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 	if (step->unknown)
 		return MSP_MAKES_ALL;
 	if (!msp_bc_is_call(step->op) || step->calls == MSP_CALLEE_ANY)
-		return with_numbers(s->facts, step->op, with_calls(s->facts, makes[step->op])) |
+		return with_numbers(s->facts, step->op,
+				    with_calls(s->facts, of_opcode(s, step->op))) |
 		       (msp_has_metamethods(step->op) ? of_lookup(s->facts, step->op) : 0);
 	if (step->calls == MSP_CALLEE_LUA)
 		return 0;
@@ -300,6 +313,8 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 		need |= MSP_MAKES_TOBIT;
 	if (ins->tells & MSP_TELLS_ORDER)
 		need |= MSP_MAKES_ORDER;
+	if (ins->tells & MSP_TELLS_OVERFLOW)
+		need |= MSP_MAKES_OVERFLOW;
 	return need;
 }
 

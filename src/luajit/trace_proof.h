@@ -240,8 +240,9 @@ enum msp_makes {
 	MSP_MAKES_BOUND = 1 << 21,   /* compares integers that have no sign */
 	MSP_MAKES_TOBIT = 1 << 22,   /* makes a number what the bit operations work with */
 	MSP_MAKES_ORDER = 1 << 23,   /* compares which of two numbers is larger */
-	MSP_MAKES_ALL = (1 << 24) - 1,
-	MSP_MAKES_CHECK = 1 << 24, /* is it time for the collector? */
+	MSP_MAKES_OVERFLOW = 1 << 24, /* computes with integers, and checks whether the result is one */
+	MSP_MAKES_ALL = (1 << 25) - 1,
+	MSP_MAKES_CHECK = 1 << 25, /* is it time for the collector? */
 };
 /* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
 bool msp_has_metamethods(uint8_t op);

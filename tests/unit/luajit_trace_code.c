@@ -139,12 +139,52 @@ static void test_values(void **state)
 	assert_int_equal(ins[13].does, MSP_DOES_LOAD);
 }
 
+/* What is one thing: a guard, a value and its type, a product that is checked, a chain of nodes. */
+static void test_joined(void **state)
+{
+	static const bool joined[] = {0, 0, 1, 1, 1, 1, /* a value that is loaded */
+				      0, 1, 0,		/* a sum; then one that is not checked */
+				      0, 1, 1, 1, 1,	/* a product */
+				      0, 1, 1, 1, 1, 1, /* nodes */
+				      0, 1, 0, 0};
+
+	(void)state;
+	DECODE(0, 0xd10043ff, /* sub sp, sp, #16 */
+	       0xf87c5b8f,    /* ldr x15, [x28, w28, uxtw #3] */
+	       0x936ffdfb,    /* asr x27, x15, #47 */
+	       0xb100337f,    /* cmn x27, #12 */
+	       0x540000c1,    /* b.ne */
+	       0x9240b9ef,    /* and x15, x15, #0x7fffffffffff */
+	       0x2b030041,    /* adds w1, w2, w3 */
+	       0x540000c6,    /* b.vs */
+	       0x2b030041,    /* adds w1, w2, w3 */
+	       0x9b227c23,    /* smull x3, w1, w2 */
+	       0x9360fc7e,    /* asr x30, x3, #32 */
+	       0x6b837fdf,    /* cmp w30, w3, asr #31 */
+	       0x2a0303e3,    /* mov w3, w3 */
+	       0x540000c1,    /* b.ne */
+	       0xf940077e,    /* ldr x30, [x27, #8] */
+	       0xeb1e011f,    /* cmp x8, x30 */
+	       0x54000080,    /* b.eq */
+	       0xf9400b7b,    /* ldr x27, [x27, #16] */
+	       0xf100037f,    /* cmp x27, #0 */
+	       0x54ffff61,    /* b.ne, to the first of these */
+	       0x1e632040,    /* fcmp d2, d3 */
+	       0x540000c8,    /* b.hi */
+	       0x540000c8,    /* b.hi */
+	       0x2a0303e3);   /* mov w3, w3 */
+	for (size_t i = 0; i < sizeof(joined); i++)
+		assert_int_equal(ins[i].joined, joined[i] ? MSP_JOINED : MSP_JOINED_NOT);
+	assert_true(ins[6].tells & ins[9].tells & MSP_TELLS_OVERFLOW);
+	assert_false((ins[8].tells | ins[7].tells) & MSP_TELLS_OVERFLOW);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_keys),   cmocka_unit_test(test_loop),
 		cmocka_unit_test(test_check),  cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_values), cmocka_unit_test(test_joined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
