@@ -75,7 +75,7 @@ find_kernel() {
 }
 
 # boot KERNEL FOLDER: the guest's results in FOLDER, its console in FOLDER/console. $cpu: qemu's name of
-# the processor, one that has everything unless given. Both
+# the processor, one that has everything unless given. $memory: MiB of it, at least twice what all files have. Both
 # processors take turns in one thread: with a thread each, one may run code that the other has
 # patched just now (static branches), and the kernel panics.
 boot() {
@@ -90,7 +90,7 @@ boot() {
 	esac
 	kernel=$1 console=$2
 	shift 2
-	timeout --foreground -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${cpu:-max}" -smp 2 -m 1024 \
+	timeout --foreground -k 5 "$GUEST_LIMIT" $qemu -accel tcg,thread=single -cpu "${cpu:-max}" -smp 2 -m "${memory:-1024}" \
 		-display none -monitor none -nic none -no-reboot "$@" -kernel "$kernel" -initrd "$work/initramfs" \
 		-append "console=$console panic=-1 quiet" </dev/null >"$into/qemu" 2>&1 ||
 		fault "qemu ended with $? (124: no end after $GUEST_LIMIT s)"

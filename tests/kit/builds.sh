@@ -4,23 +4,34 @@
 # it should have, its constants are those of its debug information, helpers called in signal handlers are right.
 # NAME: only these builds. Exit 77: cannot be had.
 #
-# Environment: KIT (folder of the built test programs), COUNT (2000) signals that interrupt a VM.
+# Environment: KIT (folder of the built test programs), COUNT (2000) signals that interrupt a VM. CROSS=aarch64-linux-gnu-: built
+# for arm64, where that has such a build, run by qemu's user mode.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 : "${KIT:=$root/build/tests/kit}" "${COUNT:=2000}"
 [ $# -gt 0 ] || { sed -n '3,5s/^# //p' "$0" >&2 && exit 2; }
+skip() {
+	echo "SKIP: $*" >&2
+	exit 77
+}
 for tool in make cc clang gdb readelf; do
-	command -v $tool >/dev/null || { echo "SKIP: needs $tool" >&2 && exit 77; }
+	command -v $tool >/dev/null || skip "needs $tool"
 done
 work=$(mktemp -d "${TMPDIR:-/tmp}/moonspy-kit-builds.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
+. "$here/tree.sh"
+# Each has its own folder: the kept ones are not touched.
+exec 9>&-
+cross_programs constants parts signals
 source=$1
 shift
 wanted=" $* " tried=0 failed=0
 
 # Name, the parts it has, options of make.
+branches=-fcf-protection=full
+[ -z "$CROSS" ] || branches=-mbranch-protection=standard
 rows() {
 	cat <<-END
 		plain         | jit ffi live helpers tables probes note |
@@ -28,10 +39,17 @@ rows() {
 		clang         | jit ffi live helpers tables probes note | CC=clang
 		O0            | jit ffi live helpers tables probes note | CCOPT=-O0
 		O3            | jit ffi live helpers tables probes note | CCOPT=-O3
+		Os            | jit ffi live helpers tables probes note | CCOPT=-Os
 		LTO           | jit ffi live helpers tables probes note | TARGET_CFLAGS=-flto TARGET_LDFLAGS=-flto
 		assertions    | jit ffi live helpers tables probes note | XCFLAGS=-DLUA_USE_ASSERT\ -DLUA_USE_APICHECK
 		no-gc64       | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_DISABLE_GC64
 		gc64          | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_ENABLE_GC64
+		dualnum       | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_NUMMODE=2
+		lua52         | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_ENABLE_LUA52COMPAT
+		checkhook     | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_ENABLE_CHECKHOOK
+		own-unwinding | jit ffi live helpers tables probes note | XCFLAGS=-DLUAJIT_NO_UNWIND
+		branches      | jit ffi live helpers tables probes note | CCOPT=-O2\ $branches
+		frames        | jit ffi live helpers tables probes note | CCOPT=-O2\ -fno-omit-frame-pointer
 		no-jit        | ffi live helpers probes note            | XCFLAGS=-DLUAJIT_DISABLE_JIT
 		no-ffi        | jit live helpers tables probes note     | XCFLAGS=-DLUAJIT_DISABLE_FFI
 		clang-least   | live helpers probes note                | CC=clang XCFLAGS=-DLUAJIT_DISABLE_JIT\ -DLUAJIT_DISABLE_FFI\ -DLUAJIT_DISABLE_GC64
@@ -44,23 +62,33 @@ rows() {
 	END
 }
 
+# Debug information with macros. That of link-time optimisation has none: the same without it has them.
+make_library() {
+	macros=-g3
+	case $* in *CC=clang*) macros="-g -fdebug-macro" ;; esac
+	[ -z "$CROSS" ] || set -- CROSS="$CROSS" HOST_CC=gcc "$@"
+	set -- make -C "$work/tree/src" -j2 BUILDMODE=dynamic CCDEBUG="$macros" TARGET_STRIP=: "$@"
+	case $* in *flto*) "$@" TARGET_CFLAGS= TARGET_LDFLAGS= && mv "$library" "$work/macros" && "$@" clean || return ;; esac
+	"$@"
+}
+
 # Exit status 1, with the reason, if something is not as it should be.
 look() {
 	library=$work/tree/src/libluajit.so
 	cp -a "$source" "$work/tree" && "$root/instrument/apply" "$work/tree" >/dev/null || return 1
 	eval "set -- $2"
-	make -C "$work/tree/src" -j2 BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: "$@" >"$work/log" 2>&1 || {
+	make_library "$@" >"$work/log" 2>&1 || {
 		grep -m 5 'rror' "$work/log"
 		return 1
 	}
 	! grep -A 3 'ljvm.*warning' "$work/log" || return 1
 	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "$parts" "$library" || return 1
-	has=$("$KIT/kit-parts" "$library" | sed 's/ *$//')
+	has=$($emulator "$KIT/kit-parts" "$library" | sed 's/ *$//')
 	should=$(echo "$parts" | sed 's/probes//; s/note//; s/ *$//')
 	[ "$has" = "$should" ] || { echo "it has '$has', not '$should'" && return 1; }
-	"$here/constants.py" "$library" "$KIT/kit-constants" || return 1
+	MACROS=$work/macros "$here/constants.py" "$library" $emulator "$KIT/kit-constants" || return 1
 	case $parts in
-	*helpers*) "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT" || return 1 ;;
+	*helpers*) $emulator "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT" || return 1 ;;
 	esac
 }
 
@@ -68,6 +96,7 @@ rows >"$work/rows"
 while IFS='|' read -r name parts options; do
 	name=$(echo $name) parts=$(echo $parts)
 	case $wanted in *" $name "* | "  ") ;; *) continue ;; esac
+	case $CROSS$name in ?*clang* | ?*-gc64 | ?*-no-gc64) continue ;; esac
 	tried=$((tried + 1))
 	rm -rf "$work/tree"
 	if look "$name" "$options" >"$work/out" 2>&1 </dev/null; then

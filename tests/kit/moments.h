@@ -4,6 +4,7 @@
 #define MOMENTS_H
 
 #include <sys/types.h>
+#include <time.h>
 #include <ucontext.h>
 
 #include "kit.h"
@@ -63,6 +64,11 @@ struct core {
 	unsigned char *bytes;
 	size_t size;
 };
+
+/* Interrupts this thread, again and again, by SIGUSR1: each time after moment_soon(). */
+void moment_timer(timer_t *timer);
+/* Once, before long: how long, goes by how fast signals are here, so that the program gets some of its work done. */
+void moment_soon(timer_t timer);
 
 void registers_of(const ucontext_t *context, struct ljvm_registers *out);
 

@@ -23,14 +23,6 @@ static struct ljvm_memory own;
 static struct shared *shared;
 static timer_t timer;
 
-static void interrupt_soon(void)
-{
-	static unsigned int seed = 1;
-	struct itimerspec when = {{0, 0}, {0, 20000 + rand_r(&seed) % 80000}};
-
-	timer_settime(timer, 0, &when, NULL);
-}
-
 /* gcore interrupts what waits. */
 static bool receive(int fd)
 {
@@ -54,14 +46,13 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	moment_ask(&kit, &own, &shared->moment);
 	if (write(FD_UP, "", 1) != 1 || !receive(FD_DOWN))
 		_exit(0);
-	interrupt_soon();
+	moment_soon(timer);
 	errno = saved;
 }
 
 void other_run_if_child(const char *library, const char *script)
 {
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
 	void *L;
 
 	if (!getenv("MOONSPY_KIT_OTHER"))
@@ -75,9 +66,8 @@ void other_run_if_child(const char *library, const char *script)
 	L = kit.newstate();
 	kit.openlibs(L);
 	sigaction(SIGUSR1, &action, NULL);
-	if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
-		kit_die("no timer");
-	interrupt_soon();
+	moment_timer(&timer);
+	moment_soon(timer);
 	for (;;)
 		kit_run(&kit, L, script, 200);
 }

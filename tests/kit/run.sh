@@ -14,8 +14,6 @@ root=$(cd "$here/../.." && pwd)
 : "${KIT:=$root/build/tests/kit}" "${MOONSPY:=$root/build/src/cli/moonspy}" "${COUNT:=2000}" "${MOMENTS:=500}" "${SUITE:=bookworm}" \
 	"${PROGRAMS=hash metamethods objects sort}" "${SAMPLES:=200}"
 export SAMPLES
-cache=${MOONSPY_CACHE:-$root/.cache}
-apply=$root/instrument/apply
 
 skip() {
 	echo "SKIP: $*" >&2
@@ -28,23 +26,17 @@ fail() {
 }
 
 : "${CROSS:=}" "${TOOLS:=gdb kit-usdt}"
-emulator=
-[ -z "$CROSS" ] || emulator="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
-for tool in make cc ${CROSS}gcc ${emulator%% *} gdb readelf dpkg-source; do
+for tool in make cc gdb readelf dpkg-source; do
 	command -v $tool >/dev/null || skip "needs $tool"
 done
-[ -z "$CROSS" ] || [ -d "${emulator##* }" ] || skip "needs ${emulator##* }, the cross compiler's C library"
-mkdir -p "$cache/kit"
-exec 9>"$cache/kit/lock"
-flock 9
-if [ $# -eq 0 ]; then
-	"$root/scripts/debs" --source --orig --unpack "$cache/kit/src-$SUITE" "$SUITE" luajit >"$cache/kit/log" 2>&1 ||
-		skip "no source package of luajit: $(tail -1 "$cache/kit/log")"
-	set -- "$cache/kit/src-$SUITE/luajit"
-fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/moonspy-kit.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
+. "$here/tree.sh"
+[ $# -gt 0 ] || {
+	debian_tree "$SUITE"
+	set -- "$tree"
+}
 
 # Exactly once, nothing the second time, and back to what it was; a place that is gone or there twice changes nothing.
 edits() {
@@ -71,34 +63,6 @@ edits() {
 	echo "edits: made once, and taken back"
 }
 
-# Built trees are kept by what they are made of. They also record their traces, for kit-tables.
-build() {
-	sum=$({ echo "$CROSS" && cat "$1"/src/*.[ch] "$1"/src/*.dasc "$root"/instrument/apply "$root"/instrument/vm/* \
-		"$root/include/moonspy/vm_descriptor.h" "$root"/tests/traces/apply.py "$root"/tests/traces/truth_record.c; } | sha256sum | cut -c1-16)
-	built=$cache/kit/$sum
-	[ -f "$built/src/libluajit.so" ] && return
-	rm -rf "$built" "$built.new"
-	cp -a "$1" "$built.new"
-	python3 "$root/tests/traces/apply.py" "$built.new/src"
-	"$apply" "$built.new" >/dev/null
-	make -C "$built.new/src" -j2 CROSS="$CROSS" HOST_CC=gcc BUILDMODE=dynamic CCDEBUG=-g TARGET_STRIP=: >"$work/log" 2>&1 || {
-		grep -m 5 'rror' "$work/log" >&2
-		fail "it could not be built"
-	}
-	ln -s libluajit.so "$built.new/src/libluajit-5.1.so.2"
-	mv "$built.new" "$built"
-}
-
-# The test programs for the other architecture.
-cross_programs() {
-	mkdir "$work/kit"
-	for name in constants signals tables; do
-		${CROSS}gcc -O2 -D_GNU_SOURCE -I "$root/include" -o "$work/kit/kit-$name" "$here/$name.c" "$here/kit.c" "$here/moments.c" \
-			-lpthread -ldl
-	done
-	KIT=$work/kit
-}
-
 # The same tables as moonspy uses them: PROGRAMS of tests/traces, stopped at random.
 exact() {
 	echo "moonspy with these tables:"
@@ -108,12 +72,12 @@ exact() {
 # moonspy takes it as evidence, by the symbol or by the note, and proves it on a program that runs.
 inspect() {
 	"$here/inspect.py" "$MOONSPY" "by its symbol" "$1/libluajit.so"
-	"$here/inspect.py" "$MOONSPY" "by its note" "$work/static"
+	"$here/inspect.py" "$MOONSPY" "by its note" "$1/static"
 	[ -z "$CROSS" ] || return 0
 	"$here/vms.py" "$MOONSPY" "$KIT/kit-vms" "$1/libluajit.so"
 	rm -f "$work/wait"
 	mkfifo "$work/wait"
-	"$work/static" -e 'io.read()' <"$work/wait" &
+	"$1/static" -e 'io.read()' <"$work/wait" &
 	pid=$!
 	exec 8>"$work/wait"
 	tries=0
@@ -133,31 +97,24 @@ listen() {
 }
 
 probes() {
-	rm -rf "$work/strip"
-	mkdir "$work/strip"
-	cp "$1/luajit" "$work/strip"
-	cp "$work/stripped" "$work/strip/libluajit-5.1.so.2"
 	for tool in $TOOLS; do
 		[ $tool != kit-usdt ] || tool=$KIT/$tool
 		listen $tool "$1/luajit" "$1/libluajit.so"
 		# gdb needs main's symbol to begin.
 		[ $tool != gdb ] || continue
-		listen $tool "$work/static" "$work/static"
-		listen $tool "$work/strip/luajit" "$work/strip/libluajit-5.1.so.2"
+		listen $tool "$1/static" "$1/static"
+		listen $tool "$1/stripped/luajit" "$1/stripped/libluajit-5.1.so.2"
 	done
 }
 
-[ -z "$CROSS" ] || cross_programs
+cross_programs constants signals tables
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
 	edits "$tree"
 	build "$tree"
 	library=$built/src/libluajit.so
-	# The notes survive strip.
-	${CROSS}gcc -o "$work/static" "$built"/src/l*.o -lm -ldl
-	${CROSS}strip "$work/static"
-	${CROSS}strip -o "$work/stripped" "$library"
-	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "jit live probes note" "$library" "$work/static" "$work/stripped"
+	"$here/notes.py" "$root/include/moonspy/vm_descriptor.h" "jit live probes note" "$library" \
+		"$built/src/static" "$built/src/stripped/libluajit-5.1.so.2"
 	"$here/constants.py" "$library" $emulator "$KIT/kit-constants"
 	[ -n "$CROSS" ] || [ ! -f "$KIT/../../src/companion/libmoonspy-vm.so" ] ||
 		"$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"

@@ -22,15 +22,7 @@ static struct kit_counts counts;
 static timer_t timer;
 static unsigned long wanted, handled;
 
-/* One shot: whatever the load of the machine is, the VM has run a while when it is interrupted again. */
-static void interrupt_soon(void)
-{
-	static unsigned int seed = 1;
-	struct itimerspec when = {{0, 0}, {0, 20000 + rand_r(&seed) % 80000}};
-
-	timer_settime(timer, 0, &when, NULL);
-}
-
+/* The timer is set once more: whatever the load of the machine is, the VM has run a while when it is interrupted. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	struct ljvm_registers registers;
@@ -41,7 +33,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	registers_of(context, &registers);
 	kit_walk(&kit, &own, &registers, &counts);
 	if (__atomic_add_fetch(&handled, 1, __ATOMIC_RELEASE) < wanted)
-		interrupt_soon();
+		moment_soon(timer);
 	errno = saved;
 }
 
@@ -103,7 +95,6 @@ static void run(void *L, const char *script)
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID};
 	pthread_t thread;
 	void *L;
 
@@ -118,12 +109,10 @@ int main(int argc, char **argv)
 	kit.openlibs(L);
 	check_list(L);
 	sigaction(SIGUSR1, &action, NULL);
-	event.sigev_signo = SIGUSR1;
-	event._sigev_un._tid = gettid();
-	if (pthread_create(&thread, NULL, asker, NULL) != 0 ||
-	    timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
-		kit_die("no thread, or no timer");
-	interrupt_soon();
+	if (pthread_create(&thread, NULL, asker, NULL) != 0)
+		kit_die("no thread");
+	moment_timer(&timer);
+	moment_soon(timer);
 	run(L, argv[2]);
 	pthread_join(thread, NULL);
 	kit.close(L);
