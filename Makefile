@@ -9,7 +9,8 @@
 #	make soak           memory and open files over an hour; MINUTES=10: over less
 #	make test-kit       the VM descriptor in Debian's LuaJITs, or in TREES="DIR..."; a million signals; COUNT=N;
 #	                    read from another process at 5000 moments; MOMENTS=N
-#	make test-kit-builds  the VM descriptor built in 18 ways: compilers, options, without each part; BUILDS="NAME..."
+#	make test-kit-builds  the VM descriptor built in 25 ways: compilers, options, without each part; BUILDS="NAME...";
+#	                    ARCH=arm64: 21 of them for arm64, emulated
 #	make test-traces    frames inside of compiled code, against LuaJITs built for it; ARCH=arm64: of arm64, emulated
 #	make soak-inprocess  programs that profile themselves, all at once for ten minutes; MINUTES=1: less; SUITE=bullseye:
 #	                    by that Debian suite's LuaJIT; APART=1: one after the other, ten minutes of CPU time each
@@ -118,7 +119,8 @@ test-arm64: tests
 		tests/conformance/qemu_steps.sh $(BUILD)/tests/conformance/qemu-steps 2100 all $(SUITES) || rc=1; \
 		python3 tests/builds/matrix.py --arm64 --build $(BUILD) $(BUILDS) || rc=1; \
 		SAMPLES=400 ARCH=arm64 $(MAKE) -s test-traces || rc=1; \
-		ARCH=arm64 tests/kernels/run.sh $(SUITES) || rc=1; tests/kernels/oracle.sh $(SUITES) || rc=1; exit $$rc
+		ARCH=arm64 tests/kernels/run.sh $(SUITES) || rc=1; tests/kernels/oracle.sh $(SUITES) || rc=1; \
+		tests/kernels/probes.sh $(SUITES) || rc=1; exit $$rc
 
 test-traces: tests
 	@for suite in $(or $(SUITES),bookworm bullseye); do echo "$$suite:"; SUITE=$$suite \
@@ -133,7 +135,7 @@ test-kit: tests
 
 test-kit-builds: tests
 	@scripts/debs --source --orig --unpack .cache/kit/src-bookworm bookworm luajit >/dev/null && \
-		KIT=$(CURDIR)/$(BUILD)/tests/kit tests/kit/builds.sh $(or $(TREES),.cache/kit/src-bookworm/luajit) $(BUILDS)
+		$(if $(filter arm64,$(ARCH)),CROSS=aarch64-linux-gnu- COUNT=20000) KIT=$(CURDIR)/$(BUILD)/tests/kit tests/kit/builds.sh $(or $(TREES),.cache/kit/src-bookworm/luajit) $(BUILDS)
 
 test-companion: tests
 	@SECONDS_EACH=$(or $(SECONDS),10) python3 tests/companion/companion.py $(BUILD) helpers

@@ -43,6 +43,7 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
  * All are int32_t, made by the compiler that made the VM (offsetof, sizeof, enumerators), and never change while it runs.
  * Columns: name, what it is. "offset": in bytes, in the structure named. "register": its DWARF number. "flag": 0 or 1.
  * Names of structures and members are those of LuaJIT's own headers. -1: this build has no such thing. Since 1.0.
+ * What lies at the offsets is written by the thread that runs the VM, at any time, without a lock.
  */
 #define LJVM_CONSTANTS(_) \
 	_(arch, "enum ljvm_arch") \
@@ -96,15 +97,15 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(gct_func, "GCfunc") \
 	_(gct_trace, "GCtrace") \
 	_(tv_size, "sizeof(TValue): a slot") \
-	_(tv_shift, "gc64: a slot's tag is slot >> this, signed; else -1, and it is the slot's upper half") \
+	_(tv_shift, "gc64: slot >> this, signed, is a slot's tag, what is below it the object's address; else -1: its halves, tag above") \
 	_(tv_func, "tag of a function") \
 	_(L_size, "sizeof(lua_State)") \
 	_(L_glref, "offset: the global_State") \
 	_(L_status, "offset, 1 byte: 0, 1 yielded, else an error ended it") \
-	_(L_base, "offset") \
-	_(L_top, "offset") \
-	_(L_maxstack, "offset") \
-	_(L_stack, "offset") \
+	_(L_base, "offset: first slot of the function that runs; while VM code runs only reg_base is right") \
+	_(L_top, "offset: behind the last slot in use, while C code runs") \
+	_(L_maxstack, "offset: behind the last slot that may be used") \
+	_(L_stack, "offset: the first slot of all") \
 	_(L_stacksize, "offset, 4 bytes: in slots") \
 	_(L_cframe, "offset: innermost C frame; two bits are flags") \
 	_(cframe_flags, "these two bits") \
@@ -113,22 +114,22 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(fn_cfunc, "offset: a C function's code") \
 	_(ff_c, "fn_ffid of a C function that is none of the VM's own") \
 	_(pt_size, "sizeof(GCproto): to its bytecode") \
-	_(pt_numparams, "offset, 1 byte") \
-	_(pt_framesize, "offset, 1 byte") \
+	_(pt_numparams, "offset, 1 byte: parameters that have a name") \
+	_(pt_framesize, "offset, 1 byte: slots that it needs") \
 	_(pt_sizebc, "offset, 4 bytes: instructions") \
-	_(pt_k, "offset: constants") \
-	_(pt_sizekgc, "offset, 4 bytes") \
-	_(pt_sizekn, "offset, 4 bytes") \
-	_(pt_sizept, "offset, 4 bytes: size of all of it") \
-	_(pt_sizeuv, "offset, 1 byte") \
-	_(pt_flags, "offset, 1 byte") \
+	_(pt_k, "offset: constants: numbers from there upwards, objects downwards") \
+	_(pt_sizekgc, "offset, 4 bytes: these objects") \
+	_(pt_sizekn, "offset, 4 bytes: these numbers") \
+	_(pt_sizept, "offset, 4 bytes: bytes of all of it") \
+	_(pt_sizeuv, "offset, 1 byte: upvalues") \
+	_(pt_flags, "offset, 1 byte: PROTO_* of lj_obj.h") \
 	_(pt_trace, "offset, 2 bytes: its first root trace") \
 	_(pt_chunkname, "offset: a GCstr") \
 	_(pt_firstline, "offset, 4 bytes") \
 	_(pt_numline, "offset, 4 bytes: lines < 256: lineinfo has 1 byte an entry; < 65536: 2; else 4") \
 	_(pt_lineinfo, "offset: lines behind firstline, of each instruction but the first; 0: stripped") \
-	_(pt_uvinfo, "offset: names of upvalues") \
-	_(pt_varinfo, "offset: names of locals") \
+	_(pt_uvinfo, "offset: names of upvalues, texts one behind the other; 0: stripped") \
+	_(pt_varinfo, "offset: names of locals, packed as lj_debug.c reads them; 0: stripped") \
 	_(str_len, "offset in GCstr, 4 bytes") \
 	_(str_data, "offset: its bytes") \
 	/* Bytecode: opcodes. */ \
@@ -148,21 +149,21 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(frame_pcallh, "type: the same, in a hook") \
 	/* Traces. */ \
 	_(T_size, "sizeof(GCtrace)") \
-	_(T_traceno, "offset, 2 bytes") \
-	_(T_link, "offset, 2 bytes") \
+	_(T_traceno, "offset, 2 bytes: its number") \
+	_(T_link, "offset, 2 bytes: number of the trace that it goes on with, itself if it is a loop; 0: none") \
 	_(T_root, "offset, 2 bytes: root trace of a side trace; 0: it is one") \
-	_(T_linktype, "offset, 1 byte") \
+	_(T_linktype, "offset, 1 byte: how it ends: TraceLink of lj_jit.h") \
 	_(T_startpt, "offset: GCproto") \
 	_(T_startpc, "offset: the instruction it starts at") \
 	_(T_mcode, "offset: its code") \
 	_(T_szmcode, "offset, 4 bytes: bytes of it") \
 	_(T_mcloop, "offset, 4 bytes: where its loop begins in it") \
 	_(T_spadjust, "offset, 2 bytes: how far it moves the stack pointer") \
-	_(T_nins, "offset, 4 bytes") \
-	_(T_nk, "offset, 4 bytes") \
-	_(T_ir, "offset: instructions, by biased reference") \
-	_(T_nsnap, "offset, 2 bytes") \
-	_(T_nsnapmap, "offset, 2 bytes or 4") \
+	_(T_nins, "offset, 4 bytes: reference behind its last instruction") \
+	_(T_nk, "offset, 4 bytes: reference of its first constant") \
+	_(T_ir, "offset: where reference 0 would be: constants below ir_bias, instructions from there, 8 bytes each") \
+	_(T_nsnap, "offset, 2 bytes: snapshots") \
+	_(T_nsnapmap, "offset, 2 bytes or 4: entries that these hold") \
 	_(T_nsnapmap_size, "these bytes") \
 	_(T_snap, "offset: snapshots") \
 	_(T_snapmap, "offset: what they hold, 4 bytes an entry") \
@@ -171,7 +172,7 @@ enum ljvm_arch { LJVM_ARCH_OTHER, LJVM_ARCH_X64, LJVM_ARCH_ARM64 };
 	_(snap_mapofs_size, "these bytes") \
 	_(snap_ref, "offset, 2 bytes: its first IR instruction") \
 	_(snap_mcofs, "offset, 2 bytes: its first byte in the code, in units of mcode_unit") \
-	_(snap_nslots, "offset, 1 byte") \
+	_(snap_nslots, "offset, 1 byte: slots that it is about") \
 	_(snap_nent, "offset, 1 byte: entries") \
 	_(mcode_unit, "bytes") \
 	_(ir_bias, "reference of the first IR instruction that is no constant") \
