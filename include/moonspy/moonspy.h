@@ -190,6 +190,11 @@ struct msp_evidence {
 };
 /* The n-th piece for the i-th build; NULL: there are no more. Good until the next such call. */
 MSP_API const struct msp_evidence *msp_target_evidence(struct msp_target *target, size_t i, size_t n);
+/*
+ * Name of the n-th probe (moonspy/vm_descriptor.h) in the file of the i-th build, each name once; NULL: there are no more.
+ * Good until the next such call.
+ */
+MSP_API const char *msp_target_probe(struct msp_target *target, size_t i, size_t n);
 /* Looks for a LuaJIT in a file that no target need have mapped: 1, then it is the last build; 0: none. Takes fd over. */
 MSP_API int msp_target_add_file(struct msp_target *target, int fd, const char *name);
 /*

@@ -23,7 +23,7 @@ struct msp_sampler {
 	struct sampler_apart {
 		pid_t tid;
 		int fd;
-	} *apart; /* msp_sampler_keep_apart() */
+	} * apart; /* msp_sampler_keep_apart() */
 	size_t apart_count, apart_room;
 
 	struct msp_tables tables;
@@ -35,5 +35,13 @@ struct msp_sampler {
  */
 bool sampler_kernel_btf(const char *dir, char *path, size_t size);
 int sampler_on_record(void *ctx, void *data, size_t size);
+
+/* reason.c: what libbpf says goes into error[], the first warning of it, until error is NULL. */
+void sampler_listen(char *error, size_t size);
+void sampler_listen_again(void); /* what it has said is void */
+/* The error code for an errno. */
+int sampler_error(int err);
+/* The reason in words: libbpf's own, in error[], but for rights it has only guesses. */
+void sampler_explain(int err, char *error, size_t size);
 
 #endif

@@ -9,13 +9,12 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/numbers.h"
 #include "bpf/records.h"
 #include "unwind/walk.h"
 
-#define MSP_INLINE inline __attribute__((always_inline))
 /* BPF reads words from anywhere; told that they may be, the compiler would take them byte by byte. */
 typedef __u32 msp_word_anywhere;
-#define MAX_PID_NS_LEVEL 32 /* linux/pid_namespace.h */
 #define NULL ((void *)0)
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -57,14 +56,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct msp_bpf_process);
 } processes SEC(".maps");
-
-/* The inode of the pid namespace whose numbers are meant; 0: the initial one. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} pid_namespace SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -510,44 +501,6 @@ static MSP_INLINE void walk(struct msp_walk *w, const bpf_user_pt_regs_t *regs)
 		if (MSP_CALL(w, walk_steps))
 			return;
 	walk_error(w, MSP_ERR_TRUNCATED);
-}
-
-/* A thread's number in a pid namespace, which may be an outer one of the thread's own; 0: it is not in it. */
-static MSP_INLINE __u32 number_in(struct task_struct *task, __u32 namespace)
-{
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	void *numbers = (void *)pid + bpf_core_field_offset(struct pid, numbers);
-	__u32 level = BPF_CORE_READ(pid, level), inode;
-
-	for (int i = 0; i <= MAX_PID_NS_LEVEL && level <= MAX_PID_NS_LEVEL; i++, level--) {
-		struct upid *number = numbers + level * bpf_core_type_size(struct upid);
-		void *its = BPF_CORE_READ(number, ns);
-
-		its += bpf_core_field_offset(struct pid_namespace, ns) +
-		       bpf_core_field_offset(struct ns_common, inum);
-		if (bpf_probe_read_kernel(&inode, sizeof(inode), its))
-			return 0;
-		if (inode == namespace)
-			return BPF_CORE_READ(number, nr);
-	}
-	return 0;
-}
-
-static MSP_INLINE __u32 our_namespace(void)
-{
-	__u32 zero = 0;
-	__u64 *inode = bpf_map_lookup_elem(&pid_namespace, &zero);
-
-	return inode ? *inode : 0;
-}
-
-/* The number of a thread's process for the recorder; 0: it has none. */
-static MSP_INLINE __u32 number_of(struct task_struct *task)
-{
-	__u32 namespace = our_namespace();
-
-	return namespace ? number_in(BPF_CORE_READ(task, group_leader), namespace)
-			 : BPF_CORE_READ(task, tgid);
 }
 
 /* Until it runs another program, a child that was forked has the mappings of its parent. */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,35 +16,6 @@
 #include "bpf/clock.h"
 #include "bpf/internal.h"
 #include "moonspy/moonspy.h"
-
-/* What libbpf says while it loads; the last line is mostly the reason. One loader at a time. */
-static __thread char *load_log;
-static __thread size_t load_log_size;
-
-static int keep_message(enum libbpf_print_level level, const char *format, va_list args)
-{
-	if (getenv("MOONSPY_BPF_LOG")) /* the verifier's log, for us */
-		return vfprintf(stderr, format, args);
-	if (level == LIBBPF_WARN && load_log && !load_log[0])
-		vsnprintf(load_log, load_log_size, format, args);
-	return 0;
-}
-
-static int sampler_error(int err)
-{
-	switch (-err) {
-	case EPERM:
-	case EACCES:
-		return MSP_E_PERMISSION;
-	case ENOMEM:
-		return MSP_E_NOMEM;
-	case EMFILE:
-	case ENFILE:
-		return MSP_E_LIMIT;
-	default:
-		return MSP_E_UNSUPPORTED;
-	}
-}
 
 /* Before 5.11 maps count against RLIMIT_MEMLOCK; later a failure here does not matter. */
 static void raise_memlock(void)
@@ -130,7 +100,7 @@ static int load(struct msp_sampler *s, const struct msp_sampler_options *opts)
 			unlink(kernel_btf);
 			sampler_bpf__destroy(s->skel);
 			s->skel = NULL;
-			load_log[0] = 0;
+			sampler_listen_again();
 		}
 	}
 	if (err)
@@ -172,28 +142,10 @@ static int load_all(struct msp_sampler *s, const struct msp_sampler_options *opt
 	return err ? err : first.result;
 }
 
-/* The reason in words: libbpf's own, but for rights it has only guesses. */
-static void explain(int err, char *error, size_t size)
-{
-	bool denied = sampler_error(err) == MSP_E_PERMISSION;
-
-	if (denied && geteuid())
-		snprintf(error, size,
-			 "BPF is not allowed to user %u without CAP_BPF and CAP_PERFMON",
-			 (unsigned)geteuid());
-	else if (denied)
-		snprintf(error, size,
-			 "BPF is not allowed here, not even to root: a container, or lockdown");
-	else if (!error[0])
-		snprintf(error, size, "%s", strerror(-err));
-	error[strcspn(error, "\n")] = 0;
-}
-
 int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler **out, char *error,
 		     size_t error_size)
 {
 	struct msp_sampler *s = calloc(1, sizeof(*s));
-	libbpf_print_fn_t old;
 	int err;
 
 	*out = NULL;
@@ -203,20 +155,17 @@ int msp_sampler_open(const struct msp_sampler_options *opts, struct msp_sampler 
 	s->rate = opts->rate;
 	s->clock_offset = msp_clock_offset();
 	s->stats_fd = s->tables.fd.segments = -1;
-	load_log = error;
-	load_log_size = error_size;
 	raise_memlock();
-	old = libbpf_set_print(keep_message);
+	sampler_listen(error, error_size);
 	err = load_all(s, opts);
-	libbpf_set_print(old);
-	load_log = NULL;
+	sampler_listen(NULL, 0);
 	if (!err) {
 		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), sampler_on_record, s,
 					   NULL);
 		err = s->ring ? 0 : -errno;
 	}
 	if (err) {
-		explain(err, error, error_size);
+		sampler_explain(err, error, error_size);
 		msp_sampler_close(s);
 		return sampler_error(err);
 	}

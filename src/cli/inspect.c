@@ -79,6 +79,18 @@ static void print_evidence(const struct subject *subject, bool all)
 	}
 }
 
+static void print_probes(const struct subject *subject)
+{
+	const char *name;
+	size_t n = 0;
+
+	for (; (name = msp_target_probe(subject->target, subject->number, n)); n++) {
+		printf("%s", n ? ", " : "Probes: ");
+		cli_put_text(name);
+	}
+	printf(n ? "; record --probes listens to them\n" : "Probes: none\n");
+}
+
 static void print_vm(const struct subject *subject, size_t i)
 {
 	const struct msp_vm_info *vm = msp_target_vm(subject->target, i);
@@ -105,6 +117,7 @@ static void print_subject(const struct msp_options *options, const struct subjec
 		       (unsigned long long)build->vm_start, (unsigned long long)build->vm_end,
 		       build->analysed, build->instructions);
 	print_evidence(subject, options->verbose || !build->complete);
+	print_probes(subject);
 	for (size_t i = 0; next_vm(subject, &i); shown++)
 		print_vm(subject, i - 1);
 	if (!shown)
@@ -212,6 +225,17 @@ static void put_vms(struct msp_json *json, const struct subject *subject)
 	msp_json_end(json);
 }
 
+static void put_probes(struct msp_json *json, const struct subject *subject)
+{
+	const char *name;
+
+	msp_json_key(json, "probes");
+	msp_json_array(json);
+	for (size_t n = 0; (name = msp_target_probe(subject->target, subject->number, n)); n++)
+		msp_json_string(json, name);
+	msp_json_end(json);
+}
+
 static void put_subject(struct msp_json *json, const struct subject *subject)
 {
 	const struct msp_build *build = build_of(subject);
@@ -228,6 +252,7 @@ static void put_subject(struct msp_json *json, const struct subject *subject)
 	put_evidence(json, subject);
 	put_checks(json, subject);
 	put_vms(json, subject);
+	put_probes(json, subject);
 }
 
 /* ---- Both ---- */

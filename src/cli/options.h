@@ -68,7 +68,7 @@ struct msp_options {
 	unsigned locals; /* -l, -ll */
 
 	bool json;       /* -j */
-	bool stats, force, quiet;
+	bool stats, probes, force, quiet;
 	unsigned verbose;
 	bool help; /* -h: nothing else was checked */
 };

@@ -155,6 +155,7 @@ static int open_engine(struct record *r, enum msp_engine engine, char *why, size
 		.follow = o->subprocesses,
 		.kernel = !o->view.no_kernel,
 		.stats = true,
+		.probes = o->probes,
 		.cache_dir = cli_cache_dir(dir, sizeof(dir)),
 		.pids = r->pids,
 		.pid_count = r->pid_count,
@@ -357,6 +358,10 @@ static void set_meta(struct record *r, struct msp_profile *profile)
 
 static void say_what_was_found(const struct record *r)
 {
+	const char *unheard = msp_recorder_probes_why(r->recorder);
+
+	if (unheard)
+		cli_note("the VM's probes were not all heard: %s", unheard);
 	if (msp_recorder_refused(r->recorder))
 		cli_note("Lua is not shown: %s; please report it with the output of moonspy "
 			 "inspect -j",

@@ -12,7 +12,7 @@ const struct cli_verb_info cli_verbs[CLI_VERB_COUNT] = {
 		.summary = "sample a program and write a profile",
 		.text = "Samples every running thread of the target and writes where its CPU time "
 			"went. Stacks are whole: kernel, C, Lua and compiled Lua in one line of "
-			"callers; one that is not says so. The target is neither stopped nor changed. Recording ends after "
+			"callers; one that is not says so. The target is neither stopped nor changed, but for breakpoints with --probes. Recording ends after "
 			"the duration, at Ctrl-C or SIGTERM, or with the target; then the profile "
 			"is written. A command that was started goes on after the duration, and "
 			"moonspy waits for it.",
@@ -161,6 +161,8 @@ const struct cli_option cli_options[] = {
 		RECORD, "what is sampled"},
 	{CLI_SAMPLING, 0, "engine", "bpf|ptrace", "bpf|ptrace", "bpf, else ptrace", CLI_CHOICE, true,
 		MEMBER(engine), RECORD, "in the kernel, or stop and read"},
+	{CLI_SAMPLING, 0, "probes", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(probes),
+		RECORD, "hear the VM's probes: writes breakpoints into it"},
 
 	{CLI_SHOWN, 't', "threads", NULL, NULL, NULL, CLI_FLAG, false, MEMBER(view.threads),
 		RECORD | REPORT, "keep threads apart"},

@@ -43,6 +43,12 @@ struct traces_sample {
 	uint64_t count;
 };
 
+/* What a VM did while the profile was recorded. */
+struct traces_event {
+	uint64_t g, count;
+	char *event;
+};
+
 struct traces {
 	const struct msp_options *options;
 	struct cli_live *live;
@@ -52,6 +58,8 @@ struct traces {
 	bool sampled; /* there is a profile */
 	struct traces_sample *sample;
 	size_t samples;
+	struct traces_event *event;
+	size_t events;
 	uint64_t total;	 /* samples of the process in the profile */
 	uint64_t others; /* of them in traces that are not there any more */
 };

@@ -88,6 +88,22 @@ static void put_refusal(struct msp_json *json, const struct traces *t,
 	msp_json_end(json);
 }
 
+/* Of the time that the profile is of. */
+static void put_events(struct msp_json *json, const struct traces *t, const struct traces_vm *vm)
+{
+	msp_json_key(json, "events");
+	msp_json_array(json);
+	for (size_t i = 0; i < t->events; i++) {
+		if (t->event[i].g != vm->info.g)
+			continue;
+		msp_json_object(json);
+		put_text(json, "event", t->event[i].event);
+		put_uint(json, "count", t->event[i].count, true);
+		msp_json_end(json);
+	}
+	msp_json_end(json);
+}
+
 static void put_vm(struct msp_json *json, const struct traces *t, const struct traces_vm *vm)
 {
 	const struct msp_build *build = msp_target_build(t->live->target, vm->info.build);
@@ -106,6 +122,7 @@ static void put_vm(struct msp_json *json, const struct traces *t, const struct t
 		msp_json_bool(json, true);
 	else
 		msp_json_null(json);
+	put_events(json, t, vm);
 	msp_json_key(json, "not_compiled");
 	msp_json_array(json);
 	for (size_t i = 0; i < vm->made->refusals; i++)

@@ -72,6 +72,26 @@ static int on_stack(void *ctx, int32_t pid, int32_t tid, const uint32_t *ids, si
 	return 0;
 }
 
+static int copy_events(struct traces *t, const struct msp_profile *profile)
+{
+	const struct msp_vm_events *from;
+	struct traces_event *grown;
+
+	for (size_t i = 0; (from = msp_profile_vm_events(profile, i)); i++) {
+		if (from->pid != t->live->pid)
+			continue;
+		grown = reallocarray(t->event, t->events + 1, sizeof(*grown));
+		if (!grown)
+			return MSP_E_NOMEM;
+		t->event = grown;
+		grown[t->events] = (struct traces_event){from->g, from->count, strdup(from->event)};
+		if (!grown[t->events].event)
+			return MSP_E_NOMEM;
+		t->events++;
+	}
+	return 0;
+}
+
 int traces_samples_read(struct traces *t)
 {
 	const char *path = t->options->samples;
@@ -92,6 +112,8 @@ int traces_samples_read(struct traces *t)
 	r.profile = profile;
 	if (!error)
 		error = msp_profile_each(profile, on_stack, &r);
+	if (!error)
+		error = copy_events(t, profile);
 	msp_profile_free(profile);
 	if (error) {
 		cli_error(cli_fmt("cannot read %s", path), *reason ? reason : msp_strerror(error),
@@ -108,6 +130,9 @@ void traces_samples_free(struct traces *t)
 {
 	for (size_t i = 0; i < t->samples; i++)
 		free(t->sample[i].file);
+	for (size_t i = 0; i < t->events; i++)
+		free(t->event[i].event);
+	free(t->event);
 	free(t->sample);
 	t->sample = NULL;
 	t->samples = 0;

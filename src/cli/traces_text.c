@@ -108,9 +108,27 @@ static void put_counts(const struct traces_vm *vm)
 	putchar('\n');
 }
 
+/* Of the time that the profile is of. */
+static void put_events(const struct traces *t, const struct traces_vm *vm)
+{
+	char digits[CLI_COUNT_SIZE];
+	bool said = false;
+
+	for (size_t i = 0; i < t->events; i++) {
+		if (t->event[i].g != vm->info.g)
+			continue;
+		printf("%s%12s  ", said ? "" : "While it was recorded, by its probes:\n",
+		       cli_count(t->event[i].count, digits));
+		cli_put_text(t->event[i].event);
+		putchar('\n');
+		said = true;
+	}
+}
+
 static void put_vm(const struct traces *t, const struct traces_vm *vm)
 {
 	put_counts(vm);
+	put_events(t, vm);
 	put_refusals(t, vm);
 	if (!vm->made->all_functions)
 		printf("[error: the list of objects changed: more may not be compiled]\n");

@@ -127,6 +127,26 @@ int msp_image_symbol(struct msp_image *image, uint64_t addr, struct msp_symbol *
 /* Address of a symbol by its raw name, defined in .symtab, .dynsym or the debug file. */
 int msp_image_find_symbol(struct msp_image *image, const char *name, struct msp_symbol *out);
 
+/* ---- Probes (USDT): nops at which a debugger can listen ---- */
+
+#define MSP_PROBE_PROVIDER "luajit" /* of moonspy/vm_descriptor.h */
+#define MSP_PROBE_NAME 24 /* bytes: those with longer names are left out */
+#define MSP_PROBE_ARGS 6
+#define MSP_PROBE_NO_REG 0xff /* there is no such argument, or it is no register of 8 bytes */
+#define MSP_PROBES_MAX 256    /* of a provider; further ones are left out */
+
+struct msp_probe {
+	char name[MSP_PROBE_NAME];
+	uint64_t offset;	     /* in the file */
+	uint8_t arg[MSP_PROBE_ARGS]; /* registers, as in unwind rows */
+};
+
+/*
+ * The probes of a provider, a place each; one name can have several. Only those that lie on a nop, and have no
+ * semaphore. A file without section headers has none. Returns how many; *out must be freed. MSP_E_NOMEM.
+ */
+int msp_image_probes(struct msp_image *image, const char *provider, struct msp_probe **out);
+
 /* ---- What a file asks the dynamic loader for ---- */
 
 struct msp_dynamic {

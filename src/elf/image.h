@@ -30,7 +30,9 @@
 	_(RELA_PLT, ".rela.plt") \
 	_(RELA_DYN, ".rela.dyn") \
 	_(INIT, ".init") \
-	_(FINI, ".fini")
+	_(FINI, ".fini") \
+	_(PROBES, ".note.stapsdt") \
+	_(PROBES_BASE, ".stapsdt.base")
 
 enum msp_section_id {
 #define _(id, name) MSP_SECTION_##id,

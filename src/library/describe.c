@@ -89,6 +89,30 @@ const struct msp_evidence *msp_target_evidence(struct msp_target *target, size_t
 	return &target->evidence;
 }
 
+static bool is_first_of_name(const struct msp_probe *probe, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (!strcmp(probe[k].name, probe[i].name))
+			return false;
+	return true;
+}
+
+const char *msp_target_probe(struct msp_target *target, size_t i, size_t n)
+{
+	const struct msp_image_entry *entry = build_entry(target, i);
+	struct msp_probe *probe = NULL;
+	int count = entry ? msp_image_probes(entry->image, MSP_PROBE_PROVIDER, &probe) : 0;
+	const char *found = NULL;
+
+	for (int k = 0; !found && k < count; k++)
+		if (is_first_of_name(probe, k) && n-- == 0) {
+			memcpy(target->probe, probe[k].name, sizeof(target->probe));
+			found = target->probe;
+		}
+	free(probe);
+	return found;
+}
+
 static int keep_file(struct msp_target *target, uint32_t index)
 {
 	uint32_t *bigger = reallocarray(target->file, target->files + 1, sizeof(*bigger));

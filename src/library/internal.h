@@ -41,6 +41,7 @@ struct msp_target {
 	struct msp_check check;
 	char check_name[32];
 	struct msp_gap gap;
+	char probe[MSP_PROBE_NAME];
 };
 
 /* Keeps the words, returns the code. */

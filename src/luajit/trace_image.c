@@ -153,7 +153,7 @@ static int read_all(struct msp_trace_reader *r, uint64_t at, const struct msp_ra
 	image->linktype = msp_hdr_u8(r->header, y->T_linktype);
 	image->snap_count = msp_hdr_u16(r->header, y->T_nsnap);
 	err = msp_trace_read_snaps(r);
-	if (!err && vm && !msp_trace_image_is(image, vm))
+	if (!err && vm && vm->ident && !msp_trace_image_is(image, vm))
 		err = MSP_E_GONE;
 	if (!err && vm)
 		place(r);

@@ -72,7 +72,7 @@ struct msp_trace_image {
 
 /*
  * Reads the trace at an address. vm: the frame of a sample that was in it, for which the estimates
- * are made too; NULL: any trace, without them. descriptor: address of the VM descriptor, by which the
+ * are made too; with ident 0: any trace, with them; NULL: any, without. descriptor: address of the VM descriptor, by which the
  * VM's own table of the trace is found; 0: there is none. MSP_E_GONE: there is none, or another, or it went
  * meanwhile; MSP_E_NOMEM.
  */
@@ -89,6 +89,11 @@ void msp_trace_image_free(struct msp_trace_image *image);
 
 /* Index of the last snapshot that code at an offset can belong to, and of the first. */
 uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset, uint32_t *first);
+/* The frames at the place of vm, as msp_lj_traces_frames() has them (trace_place.c). Returns their number. */
+uint32_t msp_trace_frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
+			     const struct msp_raw_frame *base, struct msp_raw_frame out[MSP_TRACE_DEPTH]);
+/* The raw frame of a node. */
+void msp_trace_put_frame(struct msp_raw_frame *out, const struct msp_trace_node *node, const struct msp_raw_frame *vm);
 /* Its identity for a sample at that offset, as the walker computes it. */
 uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t offset);
 

@@ -2,7 +2,7 @@
 /*
  * The table that a LuaJIT with the VM descriptor makes of a trace while tables are on (moonspy/vm_descriptor.h): for each
  * piece of its code the bytecode it comes from, and the calls around that. With it nothing is left to estimate. Here it
- * is read and checked for being one of this trace; where it contradicts the snapshots, traces.c does not use it.
+ * is read and checked for being one of this trace; where it contradicts the snapshots, trace_place.c does not use it.
  */
 #include <stdlib.h>
 

@@ -84,6 +84,27 @@ static int write_names(struct msp_json *json, const struct msp_profile *profile)
 	return 0;
 }
 
+static void write_events(struct msp_json *json, const struct msp_profile *profile)
+{
+	const struct msp_vm_events *events;
+
+	msp_json_key(json, "events");
+	msp_json_array(json);
+	for (size_t i = 0; (events = msp_profile_vm_events(profile, i)); i++) {
+		msp_json_object(json);
+		msp_json_key(json, "pid");
+		msp_json_int(json, events->pid);
+		msp_json_key(json, "g");
+		msp_json_hex(json, events->g);
+		msp_json_key(json, "event");
+		msp_json_string(json, events->event);
+		msp_json_key(json, "count");
+		msp_json_uint(json, events->count);
+		msp_json_end(json);
+	}
+	msp_json_end(json);
+}
+
 int msp_write_json(const struct msp_profile *profile, FILE *out)
 {
 	struct writer w = {.json.buffer.out = out};
@@ -98,6 +119,7 @@ int msp_write_json(const struct msp_profile *profile, FILE *out)
 	msp_json_key(&w.json, "quality");
 	msp_json_quality(&w.json, msp_profile_quality_of(profile));
 	err = write_names(&w.json, profile);
+	write_events(&w.json, profile);
 	if (!err)
 		err = make_frames(profile, &w.frames);
 	if (!err) {

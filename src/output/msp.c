@@ -108,6 +108,7 @@ static void put_string(struct writer *w, const char *text)
 static void write_strings(struct writer *w)
 {
 	const struct msp_quality *quality = msp_profile_quality_of(w->profile);
+	const struct msp_vm_events *events;
 
 	for (uint32_t i = 0; i < w->tree.n_frames; i++) {
 		const struct msp_frame *f = msp_profile_frame_at(w->profile, w->tree.by_rank[i]);
@@ -137,6 +138,8 @@ static void write_strings(struct writer *w)
 		string_number(w, build_id);
 		string_number(w, path);
 	}
+	for (size_t i = 0; (events = msp_profile_vm_events(w->profile, i)); i++)
+		string_number(w, events->event);
 	msp_put_varint(&w->body, w->n_seen);
 	msp_buffer_put(&w->body, w->strings.data, w->strings.size);
 	if (w->strings.err)
@@ -258,6 +261,23 @@ static void write_objects(struct writer *w)
 	end_section(w, MSP_SECTION_OBJECTS, &w->body);
 }
 
+static void write_events(struct writer *w)
+{
+	const struct msp_vm_events *events;
+	size_t n = 0;
+
+	while (msp_profile_vm_events(w->profile, n))
+		n++;
+	begin_table(w, MSP_SECTION_EVENTS, n);
+	for (size_t i = 0; (events = msp_profile_vm_events(w->profile, i)); i++) {
+		msp_put_varint(&w->body, (uint32_t)events->pid);
+		msp_put_varint(&w->body, events->g);
+		put_string(w, events->event);
+		msp_put_varint(&w->body, events->count);
+	}
+	end_section(w, MSP_SECTION_EVENTS, &w->body);
+}
+
 static void write_all(struct writer *w)
 {
 	struct msp_file_header header = {
@@ -270,6 +290,7 @@ static void write_all(struct writer *w)
 	write_quality(w);
 	write_meta(w);
 	write_objects(w);
+	write_events(w);
 	msp_put_varint(&w->body, w->sections);
 	end_section(w, MSP_SECTION_END, &w->body);
 }

@@ -8,7 +8,7 @@
 
 #define MSP_FILE_MAGIC "\x8dmsp\r\n\x1a\n"
 #define MSP_FILE_MAJOR 1
-#define MSP_FILE_MINOR 2
+#define MSP_FILE_MINOR 3
 
 struct msp_file_header {
 	char magic[8];
@@ -45,6 +45,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	_(WAYS, "WAYS", 2) \
 	_(META, "META", 2) \
 	_(OBJECTS, "OBJS", 3) \
+	_(EVENTS, "EVTS", 4) \
 	_(END, "END ", 0)
 
 enum msp_section {

@@ -448,12 +448,41 @@ static int read_objects(struct reader *r)
 	return err;
 }
 
+/* Is a row behind the last one? Sorted, each goes to the end, as with objects. */
+static bool is_next(const struct msp_vm_events *last, const struct msp_vm_events *next)
+{
+	if (!last->event || last->pid != next->pid)
+		return !last->event || last->pid < next->pid;
+	return last->g == next->g ? strcmp(last->event, next->event) < 0 : last->g < next->g;
+}
+
+static int read_events(struct reader *r)
+{
+	struct msp_vm_events last = {0}, next;
+	struct table t;
+	int err = begin_table(r, &t);
+
+	for (uint64_t i = 0; !err && i < t.rows; i++, last = next) {
+		if ((err = next_row(r, &t)) || (err = string_at(r, t.row[2], &next.event)))
+			return err;
+		next.pid = (int32_t)(uint32_t)t.row[0];
+		next.g = t.row[1];
+		if (t.row[0] > UINT32_MAX || !next.event || !is_next(&last, &next))
+			return refused(r, MSP_E_INVALID, "no event, or out of order");
+		err = msp_profile_add_vm_events(r->profile, next.pid, next.g, next.event, t.row[3]);
+		if (err)
+			return refused(r, err, "the events cannot be kept");
+	}
+	return err;
+}
+
 static int (*const readers[])(struct reader *) = {
 	[MSP_SECTION_STRINGS] = read_strings, [MSP_SECTION_FRAMES] = read_frames,
 	[MSP_SECTION_NODES] = read_nodes,     [MSP_SECTION_THREADS] = read_threads,
 	[MSP_SECTION_COUNTS] = read_counts,   [MSP_SECTION_QUALITY] = read_quality,
 	[MSP_SECTION_ERRORS] = read_errors,   [MSP_SECTION_META] = read_meta,
 	[MSP_SECTION_OBJECTS] = read_objects, [MSP_SECTION_WAYS] = read_ways,
+	[MSP_SECTION_EVENTS] = read_events,
 };
 
 static enum msp_section section_of(const char *tag)

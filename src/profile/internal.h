@@ -60,6 +60,8 @@ struct msp_profile {
 	uint32_t n_meta, meta_room;
 	struct msp_object *objects; /* sorted by name */
 	uint32_t n_objects, objects_room;
+	struct msp_vm_events *events; /* sorted by process, VM, event */
+	uint32_t n_events, events_room;
 	struct msp_quality quality;
 };
 

@@ -63,6 +63,7 @@ void msp_profile_free(struct msp_profile *profile)
 	free(profile->counts);
 	free(profile->meta);
 	free(profile->objects);
+	free(profile->events);
 	free(profile);
 }
 
@@ -366,7 +367,8 @@ size_t msp_profile_memory(const struct msp_profile *profile)
 		       profile->threads_room * sizeof(*profile->threads) +
 		       profile->counts_room * sizeof(*profile->counts) +
 		       profile->meta_room * sizeof(*profile->meta) +
-		       profile->objects_room * sizeof(*profile->objects);
+		       profile->objects_room * sizeof(*profile->objects) +
+		       profile->events_room * sizeof(*profile->events);
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		bytes += msp_table_memory(table[i]);

@@ -57,6 +57,20 @@ int msp_profile_set_object(struct msp_profile *profile, const char *object, cons
 /* false: never set. */
 bool msp_profile_object(const struct msp_profile *profile, const char *object, const char **build_id,
 			const char **path);
+/*
+ * What the VM whose global_State is at g did while it was recorded, as its probes told: "traces made". Of several VMs, one
+ * after the other at that address, together.
+ */
+struct msp_vm_events {
+	int32_t pid;
+	uint64_t g, count;
+	const char *event;
+};
+/* Adds to what there is. Count 0: nothing. */
+int msp_profile_add_vm_events(struct msp_profile *profile, int32_t pid, uint64_t g, const char *event,
+			      uint64_t count);
+/* The i-th, by process, VM and event; NULL: there are no more. */
+const struct msp_vm_events *msp_profile_vm_events(const struct msp_profile *profile, size_t i);
 struct msp_quality *msp_profile_quality(struct msp_profile *profile);
 const struct msp_quality *msp_profile_quality_of(const struct msp_profile *profile);
 /* Counts an error; keeps errors[] sorted. Reasons that find no place are counted as "other". Count 0: nothing. */
@@ -99,7 +113,7 @@ struct msp_view {
 int msp_profile_view(const struct msp_profile *profile, const struct msp_view *view,
 		     struct msp_profile **out);
 
-/* Metadata and objects of one profile for another, which keeps the metadata that it has. */
+/* Metadata, objects and events of one profile for another, which keeps the metadata that it has. */
 int msp_profile_copy_meta(const struct msp_profile *from, struct msp_profile *to);
 
 /* Adds all of another profile; metadata that both have stays as it was. */

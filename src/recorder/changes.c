@@ -211,8 +211,10 @@ void rec_take_changes(struct msp_recorder *rec)
 
 void rec_keep_up(struct msp_recorder *rec)
 {
-	if (rec->naming && rec_now_ns() - rec->changes_ns > KEEP_UP_NS)
-		rec_take_changes(rec);
+	if (!rec->naming || rec_now_ns() - rec->changes_ns <= KEEP_UP_NS)
+		return;
+	rec_probes_take(rec);
+	rec_take_changes(rec);
 }
 
 void rec_wait_for_kernel(struct msp_recorder *rec)

@@ -56,6 +56,8 @@ struct rec_process {
 	struct rec_stopper *stopper; /* ptrace engine only */
 	struct rec_late_name *late; /* functions to be asked for again */
 	size_t late_count, late_room;
+	uint32_t lies; /* VMs that its probes told of, and that are none, since lies_ns */
+	uint64_t lies_ns;
 };
 
 struct msp_recorder {
@@ -63,6 +65,7 @@ struct msp_recorder {
 	struct msp_sampler *sampler;
 	struct msp_sideband *sideband;
 	struct rec_ptrace *ptrace;
+	struct rec_probes *probes; /* NULL: not asked for, or not to be had */
 	int epoll;
 	struct msp_images *images;
 	struct msp_kernel_symbols *kernel;
@@ -111,12 +114,35 @@ int rec_attach_threads(struct msp_recorder *rec, pid_t pid);
 #define REC_MAX_FRAMES (2 * MSP_MAX_FRAMES) /* with inlined ones */
 int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_raw_frame *frames);
 void rec_fill_quality(struct msp_recorder *rec);
+/* Makes p->symbols. */
+int rec_need_symbols(struct msp_recorder *rec, struct rec_process *p);
 
 /* names.c: raw[i] of a stack got the frame id, whose name may become better */
 void rec_late_add(struct rec_process *p, const struct msp_raw_frame *raw, size_t n, size_t i, uint32_t id);
 /* Asks for those that are due, or for all. Negative: error code. */
 int rec_late_ask(struct msp_recorder *rec, struct rec_process *p, bool all);
 void rec_late_free(struct rec_process *p);
+
+/* probes.c: what VMs tell by their probes; does nothing where nobody listens. */
+void rec_probes_open(struct msp_recorder *rec);
+void rec_probes_close(struct msp_recorder *rec);
+int rec_probes_fd(const struct msp_recorder *rec); /* -1: none */
+/* Why nothing is heard, or not all; NULL: all is. */
+const char *rec_probes_why(const struct msp_recorder *rec);
+/* Those of files that are known, in a process that is to run them. */
+void rec_probes_launch(struct msp_recorder *rec, const struct rec_process *p);
+/* Those of files that a process has mapped. */
+void rec_probes_listen(struct msp_recorder *rec, const struct rec_process *p);
+/* Acts on what was told. Frees nothing that samples may need: */
+void rec_probes_take(struct msp_recorder *rec);
+/* that, after the samples up to then. */
+void rec_probes_settle(struct msp_recorder *rec);
+/* Nobody listens to the process any more; its counts go into the profile. */
+void rec_probes_forget(struct msp_recorder *rec, const struct rec_process *p);
+/* Nobody has the file mapped any more. */
+void rec_probes_image_gone(struct msp_recorder *rec, uint32_t image);
+/* Nobody listens to anything. */
+void rec_probes_stop(struct msp_recorder *rec);
 
 /* ptrace.c: the engine for where BPF is not allowed */
 int rec_ptrace_open(struct msp_recorder *rec);

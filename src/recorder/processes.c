@@ -78,6 +78,7 @@ void rec_remove(struct msp_recorder *rec, struct rec_process *p)
 
 	if (rec->sampler)
 		msp_tables_remove_process(msp_sampler_tables(rec->sampler), p->pid);
+	rec_probes_forget(rec, p);
 	rec_unload(p);
 	free(p);
 	memmove(rec->process + at, rec->process + at + 1,
@@ -122,6 +123,7 @@ static void on_image_gone(void *ctx, const struct msp_image_entry *entry)
 
 	if (rec->sampler)
 		msp_tables_remove_image(msp_sampler_tables(rec->sampler), entry->index);
+	rec_probes_image_gone(rec, entry->index);
 }
 
 void rec_trim_images(struct msp_recorder *rec, bool all)
@@ -153,6 +155,7 @@ static int send_process(struct msp_recorder *rec, struct rec_process *p)
 			err = msp_tables_send(tables, p->space, p->pid);
 		}
 		p->unsent = err != 0;
+		rec_probes_listen(rec, p);
 	}
 	rec_mappings_sent(p);
 	return err;

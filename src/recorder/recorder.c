@@ -51,7 +51,11 @@ static int open_bpf(struct msp_recorder *rec, char *error, size_t size)
 		snprintf(error, size, "perf events of all CPUs cannot be opened");
 		return err;
 	}
+	if (rec->opts.probes)
+		rec_probes_open(rec);
 	err = watch(rec, msp_sampler_fd(rec->sampler));
+	if (!err && rec_probes_fd(rec) >= 0)
+		err = watch(rec, rec_probes_fd(rec));
 	return err ? err : watch(rec, msp_sideband_fd(rec->sideband));
 }
 
@@ -150,6 +154,7 @@ void msp_recorder_close(struct msp_recorder *rec)
 	while (rec->process_count)
 		rec_remove(rec, rec->process[rec->process_count - 1]);
 	free(rec->process);
+	rec_probes_close(rec);
 	rec_ptrace_close(rec);
 	msp_sideband_close(rec->sideband);
 	msp_sampler_close(rec->sampler);
@@ -196,6 +201,7 @@ int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
 	if (!p)
 		return MSP_E_NOMEM;
 	p->added = p->waiting = true;
+	rec_probes_launch(rec, p);
 	if (rec->sampler)
 		msp_sampler_keep_apart(rec->sampler, pid);
 	err = rec->sampler ? msp_sampler_attach_thread(rec->sampler, pid) : 0;
@@ -269,8 +275,11 @@ static int ask_late_names(struct msp_recorder *rec, bool all)
 static int work(struct msp_recorder *rec)
 {
 	bool sweep = rec_now_ns() - rec->swept_ns > SWEEP_NS;
-	int err = take_samples(rec); /* before most changes: these were taken under what is known */
+	int err;
 
+	rec_probes_take(rec);
+	err = take_samples(rec); /* before most changes: these were taken under what is known */
+	rec_probes_settle(rec);
 	if (!err)
 		err = ask_late_names(rec, false);
 	rec_forget_ended(rec, sweep);
@@ -321,7 +330,8 @@ int msp_recorder_stop(struct msp_recorder *rec)
 	if (!err)
 		err = ask_late_names(rec, true);
 	rec_fill_quality(rec);
-	return err;
+	rec_probes_stop(rec); /* takes long, which is no time of sampling */
+	return err ? err : rec->failed;
 }
 
 size_t msp_recorder_alive(const struct msp_recorder *rec)
@@ -349,6 +359,11 @@ size_t msp_recorder_builds(const struct msp_recorder *rec)
 const char *msp_recorder_refused(const struct msp_recorder *rec)
 {
 	return rec->refused[0] ? rec->refused : NULL;
+}
+
+const char *msp_recorder_probes_why(const struct msp_recorder *rec)
+{
+	return rec->opts.probes ? rec_probes_why(rec) : NULL;
 }
 
 pid_t msp_recorder_denied(const struct msp_recorder *rec)

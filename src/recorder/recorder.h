@@ -25,6 +25,7 @@ struct msp_recorder_options {
 	bool follow;           /* children of the processes too */
 	bool kernel;           /* kernel frames too */
 	bool no_luajit;        /* natively only */
+	bool probes;           /* listen to the VMs' own: changes the processes' code meanwhile; BPF only */
 	bool stats;            /* measure what a sample costs */
 	const char *cache_dir; /* of unwind tables; NULL = none */
 	const pid_t *pids;     /* processes that will be added: loaded while the engine starts */
@@ -61,6 +62,8 @@ const struct msp_recorder_times *msp_recorder_times(const struct msp_recorder *r
 size_t msp_recorder_builds(const struct msp_recorder *rec);
 /* The first build that could not be used: which check failed, NULL if all can be used. */
 const char *msp_recorder_refused(const struct msp_recorder *rec);
+/* With probes: why nothing is heard of them, or not all; NULL: all is well. */
+const char *msp_recorder_probes_why(const struct msp_recorder *rec);
 /* A process of which threads must not be stopped, and so are not in the profile; 0: none. */
 pid_t msp_recorder_denied(const struct msp_recorder *rec);
 /* Stops of threads that samples were taken from; 0: nobody was stopped. */

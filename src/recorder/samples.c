@@ -21,7 +21,7 @@ static int keep_object(struct msp_recorder *rec, struct rec_process *p,
 				      msp_image_name(image));
 }
 
-static int need_symbols(struct msp_recorder *rec, struct rec_process *p)
+int rec_need_symbols(struct msp_recorder *rec, struct rec_process *p)
 {
 	return p->symbols ? 0 : msp_symbolizer_new(rec->images, p->space, rec->kernel, &p->symbols);
 }
@@ -31,7 +31,7 @@ static struct rec_process *readable_parent(struct msp_recorder *rec, const struc
 {
 	struct rec_process *parent = p->parent ? rec_find(rec, p->parent) : NULL;
 
-	return parent && parent->space && !need_symbols(rec, parent) ? parent : NULL;
+	return parent && parent->space && !rec_need_symbols(rec, parent) ? parent : NULL;
 }
 
 /* A forked child that ended before it could be read ran what its parent has in memory. */
@@ -164,7 +164,7 @@ int rec_on_sample(void *ctx, const struct msp_sample *sample, const struct msp_r
 		return rec->failed = MSP_E_NOMEM;
 	if (sample->parent)
 		p->parent = sample->parent;
-	if (need_symbols(rec, p))
+	if (rec_need_symbols(rec, p))
 		return rec->failed = MSP_E_NOMEM;
 	if (n > MSP_MAX_FRAMES)
 		return 0;

@@ -30,6 +30,22 @@ static int trace_frames(struct msp_symbolizer *s, const struct msp_raw_frame *ra
 	return n;
 }
 
+int msp_symbolizer_keep_trace(struct msp_symbolizer *s, const struct msp_vm *vm, uint64_t number,
+			      uint64_t mcode, uint64_t szmcode)
+{
+	struct msp_lj_traces *traces = msp_space_vm_traces(s->space, vm);
+	struct msp_lj_names *names = msp_space_vm_names(s->space, vm);
+	struct msp_raw_frame frame;
+	int err;
+
+	if (!traces || !names)
+		return MSP_E_NOMEM;
+	err = msp_lj_traces_keep(traces, number, mcode, szmcode, &frame);
+	if (!err)
+		msp_lj_traces_functions(traces, &frame, name_function, names);
+	return err;
+}
+
 /* Is this the frame of compiled code in a known trace, with the function at its base behind it? */
 static bool is_trace(const struct msp_raw_frame *raw, size_t n, size_t i)
 {

@@ -54,6 +54,13 @@ struct msp_inlined {
 size_t msp_symbolizer_inline(struct msp_symbolizer *symbols, const struct msp_raw_frame *raw, size_t n,
 	struct msp_raw_frame *out, uint32_t *from, size_t room, struct msp_inlined *info);
 
+/*
+ * Reads a trace that a VM says that it has made, and names its functions: for samples that come when it is flushed. MSP_E_GONE: it
+ * is not there any more, or was not.
+ */
+int msp_symbolizer_keep_trace(struct msp_symbolizer *symbols, const struct msp_vm *vm, uint64_t number, uint64_t mcode,
+	uint64_t szmcode);
+
 /* The VM frame that the Lua frame raw[i] belongs to; NULL if there is none. */
 const struct msp_raw_frame *msp_raw_vm_of(const struct msp_raw_frame *raw, size_t i);
 /* The Lua frame that called raw[i], maybe through C functions; NULL: there is none in reach. */

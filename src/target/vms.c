@@ -292,6 +292,36 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	return vm->gone ? NULL : vm;
 }
 
+const struct msp_vm *msp_space_vm_told(struct msp_space *space, uint64_t g)
+{
+	const struct msp_image_entry *entry;
+	const struct msp_vm *vm = NULL;
+	uint64_t base[MSP_MAX_BASES];
+
+	for (size_t i = 0; i < space->vms; i++)
+		if (space->vm[i].g == g && space->vm[i].proof.heap)
+			return &space->vm[i];
+	for (uint32_t i = 1; !vm && i < MSP_LAYOUT_SLOTS; i++) {
+		entry = msp_images_by_layout(space->images, i);
+		if (entry && msp_space_image_bases(space, entry->index, base))
+			vm = msp_space_vm_at(space, i, g);
+	}
+	return vm;
+}
+
+void msp_space_vm_closed(struct msp_space *space, uint64_t g)
+{
+	for (size_t i = 0; i < space->vms; i++) {
+		struct msp_vm *vm = &space->vm[i];
+
+		if (vm->g != g)
+			continue;
+		vm->gone |= vm->proof.heap;
+		vm->proof.heap = vm->proof.proved = false;
+		vm->tried_ns = 0;
+	}
+}
+
 static const struct msp_image_entry *entry_of(const struct msp_space *space,
 					      const struct msp_mapping *map)
 {

@@ -44,7 +44,9 @@ static void use_image(struct msp_image *image, uint64_t seed)
 	const struct msp_unwind_table *table;
 	struct msp_dynamic dynamic;
 	struct msp_symbol symbol;
+	struct msp_probe *probe;
 	uint64_t addr = 0;
+	int probes;
 
 	if (!msp_image_unwind(image, &table)) {
 		check_table(table);
@@ -62,6 +64,11 @@ static void use_image(struct msp_image *image, uint64_t seed)
 			if (strlen(dynamic.needed[i]) > 1 << 20)
 				abort();
 	msp_dynamic_free(&dynamic);
+	probes = msp_image_probes(image, MSP_PROBE_PROVIDER, &probe);
+	for (int i = 0; i < probes; i++)
+		if (strlen(probe[i].name) >= sizeof(probe[i].name))
+			abort();
+	free(probe);
 	msp_image_find_symbol(image, "malloc", &symbol);
 	msp_image_symbol(image, seed % 65536, &symbol);
 	msp_image_offset_to_addr(image, seed % 65536, &addr);

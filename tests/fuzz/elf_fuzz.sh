@@ -15,6 +15,9 @@ for file in /lib/*/libdl.so.2 /lib/*/libutil.so.1 /lib/*/libanl.so.1 /usr/bin/tr
 	[ $count -le 24 ] || break
 	cp "$file" "$dir/seed$count"
 done
+# Probes: few files have any.
+printf '#include "ljvm_probes.h"\nvoid f(long a, long b) { LJVM_PROBE2("vm_created", a, b); }\n' |
+	cc -shared -nostdlib -fPIC -I "$(dirname "$0")/../../instrument/vm" -o "$dir/probes" -xc -
 cp "$(dirname "$0")"/inputs/elf/* "$dir" # once a fault each
 "$fuzzer" -seed=1 -runs="$runs" -max_len=100000 -timeout=10 -rss_limit_mb=1500 \
 	-malloc_limit_mb=1100 -print_final_stats=1 -verbosity=0 -artifact_prefix="$dir/" "$dir" || {

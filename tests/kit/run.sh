@@ -105,6 +105,7 @@ probes() {
 		listen $tool "$1/static" "$1/static"
 		listen $tool "$1/stripped/luajit" "$1/stripped/libluajit-5.1.so.2"
 	done
+	"$here/record.py" "$MOONSPY" "$1/luajit" "$1/libluajit.so" "$KIT/kit-comes" || [ $? = 77 ] || fail "record --probes"
 }
 
 cross_programs constants signals tables

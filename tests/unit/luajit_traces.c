@@ -133,7 +133,9 @@ static void test_flush(void **state)
 	struct fixture *f = *state;
 	struct msp_raw_frame before[MSP_TRACE_DEPTH], after[MSP_TRACE_DEPTH], vm, base;
 	struct msp_trace_image *image, *later = NULL;
-	struct msp_lj_traces *seen, *late;
+	struct msp_lj_traces *seen, *late, *told;
+	struct msp_raw_frame any;
+	uint64_t mcode = 0;
 	int n, tries = 0;
 	bool fresh;
 
@@ -147,6 +149,16 @@ static void test_flush(void **state)
 	base = base_frame(image);
 	n = msp_lj_traces_frames(seen, &vm, &base, before, &fresh);
 	assert_true(n > 0 && fresh);
+	/* one that has seen no sample of it, but was told that it was made; and was told lies */
+	told = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
+	assert_int_equal(msp_read(f->mem, image->at + f->layout->T_mcode, &mcode, 8), 0);
+	assert_int_equal(msp_lj_traces_keep(told, image->number, mcode + 1, image->szmcode, &any),
+			 MSP_E_GONE);
+	assert_int_equal(msp_lj_traces_keep(told, ~0ull, mcode, image->szmcode, &any), MSP_E_GONE);
+	assert_int_equal(msp_lj_traces_keep(told, image->number, mcode, image->szmcode, &any), 0);
+	assert_int_equal(msp_lj_traces_keep(told, image->number, mcode, image->szmcode, &any), 0);
+	assert_int_equal(any.trace, image->number);
+	assert_int_equal(msp_lj_traces_memory(told), msp_lj_traces_memory(seen));
 	assert_int_equal(write(f->child.in, "\n", 1), 1);
 	/* until another trace has the number */
 	while (tries++ < 1000 && !later) {
@@ -165,6 +177,11 @@ static void test_flush(void **state)
 	assert_false(fresh);
 	assert_int_equal(msp_lj_traces_frames(seen, &vm, &base, after, &fresh), n);
 	assert_memory_equal(before, after, n * sizeof(*before));
+	assert_int_equal(msp_lj_traces_frames(told, &vm, &base, after, &fresh), n);
+	assert_false(fresh);
+	assert_memory_equal(before, after, n * sizeof(*before));
+	assert_int_equal(msp_lj_traces_keep(told, image->number, mcode, image->szmcode + 1, &any),
+			 MSP_E_GONE);
 	vm = vm_frame(later, 0);
 	base = base_frame(later);
 	assert_true(msp_lj_traces_frames(seen, &vm, &base, after, &fresh) > 0 && fresh);
@@ -173,6 +190,7 @@ static void test_flush(void **state)
 	msp_trace_image_free(later);
 	msp_lj_traces_free(seen);
 	msp_lj_traces_free(late);
+	msp_lj_traces_free(told);
 }
 
 /* No such trace, or no such place in it. */

@@ -78,7 +78,7 @@ def check_json(path):
     with open(path, "rb") as file:
         profile = json.loads(file.read().decode("utf-8", "strict"), parse_constant=constant)
     assert profile["schema"] == 1 and profile["type"] == "profile"
-    assert set(profile) == {"schema", "type", "meta", "quality", "names", "stacks"}
+    assert set(profile) == {"schema", "type", "meta", "quality", "names", "events", "stacks"}
     check_quality(profile["quality"])
     for key, value in profile["meta"].items():
         check_text(key)
@@ -159,6 +159,7 @@ def check_server(c):
     threads = check_folded(c.make("server", "folded:threads"))
     assert all(frames[0] == "thread 4711" for frames in threads)
     profile = check_json(c.make("server", "json"))
+    assert profile["events"] == [{"pid": 4711, "g": "0x7f0000001230", "event": "traces made", "count": 12}]
     assert sum(stack["count"] for stack in profile["stacks"]) == 2282
     assert profile["names"] == [{"pid": 4711, "tid": 0, "name": "nginx"}]
     estimates = [f for s in profile["stacks"] for f in s["frames"] if not f["certain"]]

@@ -129,6 +129,21 @@ static void assert_objects(const struct msp_profile *a, const struct msp_profile
 	}
 }
 
+static void assert_events(const struct msp_profile *a, const struct msp_profile *b)
+{
+	const struct msp_vm_events *x, *y;
+
+	for (size_t i = 0; (x = msp_profile_vm_events(a, i)); i++) {
+		y = msp_profile_vm_events(b, i);
+		assert_non_null(y);
+		assert_int_equal(x->pid, y->pid);
+		assert_int_equal(x->g, y->g);
+		assert_string_equal(x->event, y->event);
+		assert_int_equal(x->count, y->count);
+	}
+	assert_null(msp_profile_vm_events(b, 3));
+}
+
 /* Member for member, not only byte for byte. */
 static void test_nothing_is_lost(void **state)
 {
@@ -151,6 +166,9 @@ static void test_nothing_is_lost(void **state)
 				  .bpf_ns_p99 = 8};
 	msp_quality_error(q, "a reason", 7);
 	msp_quality_way(q, "a way", 8);
+	msp_profile_add_vm_events(pair->a, 4711, ~0ull, "semi;colon", ~0ull);
+	msp_profile_add_vm_events(pair->a, 4711, ~0ull, "an event", 9);
+	msp_profile_add_vm_events(pair->a, -1, 0, "an event", 10);
 	msp_profile_add(pair->a, -1, INT32_MIN, NULL, 0, ~0ull);
 	b = write_msp(pair->a);
 	assert_int_equal(read_msp(b.data, b.size, &pair->b, error), 0);
@@ -160,6 +178,7 @@ static void test_nothing_is_lost(void **state)
 	assert_memory_equal(q, msp_profile_quality(pair->b), sizeof(*q));
 	assert_string_equal(msp_profile_meta(pair->b, "semi;colon"), "semi;colon");
 	assert_objects(pair->a, pair->b);
+	assert_events(pair->a, pair->b);
 	assert_string(msp_profile_name(pair->a, 1, 0), msp_profile_name(pair->b, 1, 0));
 	assert_non_null(msp_profile_name(pair->b, 1, 0));
 	free(b.data);
@@ -302,6 +321,10 @@ static void test_lies(void **state)
 	BAD("META", "\1\2\1\0", "no key or value");
 	BAD("OBJS", "\1\3\0\0\0", "no object");
 	BAD("OBJS", "\2\3\1\0\0\1\0\0", "out of order");
+	BAD("EVTS", "\1\4\5\1\0\1", "no event");
+	BAD("EVTS", "\2\4\5\1\1\1\5\1\1\1", "out of order");
+	BAD("EVTS", "\2\4\5\2\1\1\5\1\1\1", "out of order");
+	BAD("EVTS", "\1\4\377\377\377\377\37\1\1\1", "out of order");
 	BAD("STRS", "\0", "out of order");
 	BAD("END ", "\3", "sections are missing");
 }

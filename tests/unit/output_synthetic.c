@@ -147,6 +147,7 @@ struct msp_profile *synthetic_server(void)
 			       "/usr/sbin/nginx");
 	msp_profile_set_object(p, "libc.so.6", "feedc0de", "/lib/libc.so.6");
 	msp_profile_set_object(p, "cjson.so", NULL, "/usr/lib/lua/cjson.so");
+	msp_profile_add_vm_events(p, 4711, 0x7f0000001230, "traces made", 12);
 	describe(p, "nginx: worker process", samples, 30.0, 99);
 	msp_profile_quality(p)->whole = samples - 4;
 	msp_profile_quality(p)->truncated = 2;

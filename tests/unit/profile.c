@@ -294,6 +294,39 @@ static void test_objects(void **state)
 	msp_profile_free(q);
 }
 
+/* Sorted, each once, whatever order they come in; two profiles add up. */
+static void test_events(void **state)
+{
+	struct msp_profile *p = msp_profile_new(), *q = msp_profile_new();
+	const struct msp_vm_events *last = NULL, *e;
+	char name[20];
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < 200; i++) {
+		snprintf(name, sizeof(name), "%u", i * 37 % 5);
+		assert_int_equal(msp_profile_add_vm_events(i & 1 ? p : q, (int32_t)(i * 37 % 4) - 1,
+							   i * 37 % 5, name, i),
+				 0);
+	}
+	assert_int_equal(msp_profile_add_vm_events(p, 1, 1, "", 1), MSP_E_INVALID);
+	assert_int_equal(msp_profile_add_vm_events(p, 1, 1, "none", 0), 0);
+	assert_int_equal(msp_profile_add_vm_events(p, 7, 1, "many", UINT64_MAX), 0);
+	assert_int_equal(msp_profile_add_vm_events(q, 7, 1, "many", 1), 0);
+	assert_int_equal(msp_profile_merge(p, q), 0);
+	for (uint64_t sum = 0; (e = msp_profile_vm_events(p, n)); n++, last = e) {
+		assert_true(!last || last->pid < e->pid || (last->pid == e->pid && last->g < e->g));
+		if (!strcmp(e->event, "many"))
+			assert_int_equal(e->count, UINT64_MAX);
+		else
+			sum += e->count;
+		if (n == 19)
+			assert_int_equal(sum, 199 * 200 / 2);
+	}
+	assert_int_equal(n, 21); /* 4 processes, 5 VMs of one event each, and the many */
+	msp_profile_free(p);
+	msp_profile_free(q);
+}
+
 /* Memory is bound by the number of different stacks, not of samples. */
 static void test_a_stack_seen_again_takes_no_memory(void **state)
 {
@@ -335,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_errors_are_sorted_and_bounded),
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_a_stack_seen_again_takes_no_memory),
 	};
 
