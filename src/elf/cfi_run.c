@@ -100,6 +100,20 @@ static void restore_reg(struct machine *m, uint64_t reg)
 		*slot = *slot_of(m, &m->cie->initial, reg);
 }
 
+/*
+ * A register has the return address. Not where that is on the stack as well: glibc since 2.41, for arm64,
+ * says it of a copy of x30 whatever the function has called since.
+ */
+static void in_register(struct machine *m, uint64_t reg, int64_t other)
+{
+	const struct msp_cfi_reg *ra = &m->state.regs[MSP_SLOT_RA];
+
+	if (m->arch->ra_live && reg == m->arch->ra && ra->how == CFI_OFFSET &&
+	    m->state.cfa_reg == m->arch->sp && !m->state.cfa_expr && ra->value >= -m->state.cfa_off)
+		return;
+	set_reg(m, reg, CFI_REGISTER, other);
+}
+
 /* The state holds from m->from to m->loc. */
 static int emit(struct machine *m)
 {
@@ -214,7 +228,7 @@ static bool step_register(struct machine *m, uint8_t op)
 	else if (op == DW_CFA_same_value)
 		set_reg(m, reg, CFI_SAME, 0);
 	else if (op == DW_CFA_register)
-		set_reg(m, reg, CFI_REGISTER, (int64_t)value);
+		in_register(m, reg, (int64_t)value);
 	else if (op == DW_CFA_restore_extended)
 		restore_reg(m, reg);
 	else

@@ -4,7 +4,7 @@
  * copied, and until L->base is written, what lua_State says does not agree:
  *
  *   1. The old stack has been given back, and the allocator has written over
- *      its lowest slots; L->stack and L->base still say where it was.
+ *      its lowest slots, or unmapped it; L->stack and L->base still say where it was.
  *   2. L->stack is the new one, L->base still points into the old one, while
  *      the new slots are cleared.
  *
@@ -32,6 +32,19 @@ static MSP_INLINE int lua_same_words(struct msp_walk *w, uint64_t a, uint64_t b)
 	       x[1] == x[3];
 }
 
+/*
+ * Is nothing left of the old stack, and does the one at w->cand_base begin as all do, with the
+ * coroutine and nil? Then that the links of all frames lead there will show whether it is the new one.
+ */
+static MSP_INLINE int lua_replaces(struct msp_walk *w, const struct msp_lj_layout *y)
+{
+	uint64_t nil = 0;
+
+	return y->fr2 && !host_read(w, &nil, 8, w->cand_base + 8) && nil == ~0ull &&
+	       host_read(w, w->stack, 16, w->l_stack + MSP_GIVEN_BACK) &&
+	       host_read(w, w->stack, 16, w->l_base - 16);
+}
+
 /* Case 1: is w->cand_base a copy of the stack of w->l? */
 MSP_SUB(lua_is_copy)
 {
@@ -41,6 +54,8 @@ MSP_SUB(lua_is_copy)
 	if (!y || (at & 7) || at == w->l_stack || host_read(w, &value, 8, at) ||
 		value != lua_thread_value(y, w->l))
 		return 0;
+	if (lua_replaces(w, y))
+		return 1;
 	return lua_same_words(w, w->l_stack + MSP_GIVEN_BACK, at + MSP_GIVEN_BACK) &&
 	       (depth < MSP_GIVEN_BACK + 16 || lua_same_words(w, w->l_base - 16, at + depth - 16));
 }

@@ -12,6 +12,7 @@
 
 /* Every how many steps what is known of the memory is compared with it. */
 #define VERIFY_EVERY 8192
+#define MOVE_STEPS 4000 /* in which a stack is moved, and what is new of it is cleared */
 #define GCV_MASK ((1ull << 47) - 1) /* of a GC64 value */
 
 struct run {
@@ -32,7 +33,8 @@ struct run {
 		uint64_t asked, answered, differs;
 	} bpf, core;
 	uint64_t random;
-	uint64_t marks;	     /* but of a handler's steps one */
+	uint64_t marks; /* but of a handler's steps one, and of those in which a stack is moved */
+	uint64_t moved; /* the last step at which a stack was marked that is moved */
 	uint64_t handler_sp; /* where the stack of the signal handler begins that runs; 0: none */
 	bool handler_marked;
 };
@@ -143,12 +145,20 @@ static bool is_dispatch(const struct run *r, const struct oracle_insn *insn)
 	       in_block(r, insn->pc);
 }
 
-/* What a handler has interrupted stands still while it runs: if that is marked, it is one mark. */
+/*
+ * What a handler has interrupted stands still while it runs: if that is marked, it is one mark. So is a stack that is
+ * being moved, at two or three places of the function that does it.
+ */
 static void count_mark(struct run *r)
 {
-	if (!r->handler_sp || !r->handler_marked)
+	bool same_move =
+		r->now->error == MSP_ERR_LUA_MOVING && r->moved && r->steps - r->moved < MOVE_STEPS;
+
+	if (!same_move && (!r->handler_sp || !r->handler_marked))
 		r->marks++;
 	r->handler_marked = r->handler_sp != 0;
+	if (r->now->error == MSP_ERR_LUA_MOVING)
+		r->moved = r->steps;
 }
 
 static void follow_handler(struct run *r)

@@ -308,6 +308,23 @@ static void arm64_binder(void **state)
 		DW_CFA_offset | 26, 4, DW_CFA_offset | 27, 3, DW_CFA_offset | 28, 2, \
 		DW_CFA_offset | 29, 1
 
+/* A copy of x30 in x0 is where the return address is only if that is not on the stack (glibc's fork). */
+static void arm64_copy(void **state)
+{
+	struct fixture *f = start_arm64();
+
+	cfi_fde(&f->cfi, T, 0x40,
+		PROGRAM(DW_CFA_register, 30, 0, DW_CFA_advance_loc | 4, DW_CFA_restore | 30,
+			DW_CFA_def_cfa_offset, 48, DW_CFA_offset | 30, 3, DW_CFA_advance_loc | 4,
+			DW_CFA_register, 30, 0));
+	finish(f);
+	assert_cfa(rule_of(f->table, T), MSP_CFA_RA_REG, 31, 0);
+	assert_int_equal(rule_of(f->table, T)->saved[MSP_SLOT_RA], 0);
+	assert_cfa(rule_of(f->table, T + 8), MSP_CFA_REG, 31, 48);
+	assert_int_equal(rule_of(f->table, T + 8)->saved[MSP_SLOT_RA], -24);
+	done(f);
+}
+
 /* The unwinder of libgcc: it throws until its return address is back in its register. */
 static void arm64_thrower(void **state)
 {
@@ -432,6 +449,7 @@ int main(void)
 					   cmocka_unit_test(debug_frame),
 					   cmocka_unit_test(arm64),
 					   cmocka_unit_test(arm64_binder),
+					   cmocka_unit_test(arm64_copy),
 					   cmocka_unit_test(arm64_thrower),
 					   cmocka_unit_test(arm64_saves_arguments),
 					   cmocka_unit_test(stubs),

@@ -47,6 +47,28 @@ static void test_given_back(void **state)
 	t.copied = false;
 }
 
+/* And where it was nothing is mapped any more: the new one begins with the coroutine and nil. */
+static void test_taken_back(void **state)
+{
+	struct msp_registers regs = t.regs;
+	struct msp_stack stack;
+
+	(void)state;
+	regs.reg[some_register()] = COPY;
+	t.copied = t.unmapped = true;
+	t.over_from = t.over_to = 0;
+	walk(&regs, &stack);
+	assert_true(is_same(&stack));
+	assert_true(stack.ways & 1u << MSP_WAY_MOVED);
+	for (size_t at = 0; at < 16; at += 8) {
+		t.copy[at] ^= 1;
+		walk(&regs, &stack);
+		t.copy[at] ^= 1;
+		assert_int_equal(stack.error, MSP_ERR_LUA_MOVING);
+	}
+	t.copied = t.unmapped = false;
+}
+
 /*
  * mremap() has taken the old stack away, L->stack is the new one, L->base is not yet: the code that moves
  * it has the old one in a register that it keeps, the distance in one that it need not.
@@ -279,10 +301,11 @@ static int stop_lua(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),	 cmocka_unit_test(test_given_back),
-		cmocka_unit_test(test_unmapped), cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_signal),	 cmocka_unit_test(test_distance),
-		cmocka_unit_test(test_unknown),	 cmocka_unit_test(test_unwound),
+		cmocka_unit_test(test_whole),	   cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_taken_back), cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_returned),   cmocka_unit_test(test_signal),
+		cmocka_unit_test(test_distance),   cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_unwound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, stop_lua);
