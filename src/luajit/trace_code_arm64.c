@@ -275,18 +275,25 @@ static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 	out->key = string;
 }
 
-/* Conditions that a comparison without sign has (asm_compmap); of numbers these are others. */
-static void follow_bound(struct msp_trace_decoder *d, const cs_insn *insn,
-			 struct msp_trace_ins *out)
+/*
+ * Conditions that a comparison of integers without sign has, or one that asks which of two numbers is larger
+ * (asm_compmap).
+ */
+static void follow_compare(struct msp_trace_decoder *d, const cs_insn *insn,
+			   struct msp_trace_ins *out)
 {
 	arm64_cc cc = insn->id == ARM64_INS_B ? insn->detail->arm64.cc : ARM64_CC_INVALID;
+	bool order =
+		cc == ARM64_CC_HS || cc == ARM64_CC_LO || cc == ARM64_CC_HI || cc == ARM64_CC_LS;
 
-	if (d->compares &&
-	    (cc == ARM64_CC_HS || cc == ARM64_CC_LO || cc == ARM64_CC_HI || cc == ARM64_CC_LS)) {
+	if (d->compares && order) {
 		out->does |= MSP_DOES_BOUND;
 		out[-1].does |= MSP_DOES_BOUND;
 	}
+	if (d->numbers && order)
+		out->tells |= MSP_TELLS_ORDER;
 	d->compares = insn->id == ARM64_INS_CMP && out->does & MSP_DOES_COMPARE;
+	d->numbers = insn->id == ARM64_INS_FCMP;
 }
 
 /*
@@ -315,6 +322,15 @@ static bool reads_slot(const struct msp_trace_decoder *d, const cs_insn *insn, i
 	return true;
 }
 
+/* Moves the trace's base, as a return below it does (asm_retf()). */
+static bool sets_base(const struct msp_trace_decoder *d, const cs_insn *insn)
+{
+	const cs_arm64_op *op = msp_arm64_memory(insn);
+
+	return insn->id == ARM64_INS_STR && op && msp_arm64_number(op->mem.base) == MSP_ARM64_GL &&
+	       op->mem.index == ARM64_REG_INVALID && op->mem.disp == d->layout->g_jit_base;
+}
+
 void msp_trace_begin_arm64(struct msp_trace_decoder *d)
 {
 	d->held[MSP_ARM64_GL] = (struct msp_trace_held){MSP_HELD_CONSTANT, d->g};
@@ -339,9 +355,11 @@ void msp_trace_decode_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
 		out->does |= MSP_DOES_STATE;
 	if (reads_slot(d, insn, &out->slot))
 		out->does = MSP_DOES_SLOT;
+	if (sets_base(d, insn))
+		out->tells |= MSP_TELLS_RETURN;
 	follow_key(d, insn, out);
 	follow_check(d, insn, out);
-	follow_bound(d, insn, out);
+	follow_compare(d, insn, out);
 	msp_trace_join_arm64(d, insn, out);
 	follow_call(d, insn, out);
 	msp_arm64_follow_registers(d, insn, table_does(insn->id));

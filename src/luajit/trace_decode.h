@@ -36,6 +36,7 @@ struct msp_trace_decoder {
 	bool base;     /* x86-64: rdx is the trace's base */
 	bool state;    /* that of a call's first argument holds the Lua state */
 	bool compares; /* the last instruction has compared integers */
+	bool numbers;  /* arm64: it has compared floating point numbers */
 	int check; /* branches to come until its end: over the collector's step, and behind it */
 	unsigned int
 		reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */

@@ -131,7 +131,6 @@ void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 
 	*f = (struct msp_trace_facts){.work = MAX_WORK};
 	f->known = msp_path_callees_read(r, &f->callees);
-	f->returns = r->layout->arch == MSP_ARCH_X86_64;
 	f->root = !msp_get16(base) && !msp_get16(base + 2);
 	for (uint32_t i = 0; i < f->callees.count; i++)
 		if (f->callees.of[i].proto)

@@ -63,7 +63,6 @@ struct msp_trace_facts {
 		root,	  /* not made for an exit, nor behind a call */
 		scans,	  /* strings become numbers */
 		compares, /* strings are compared */
-		returns,  /* the code tells where it returns below its base */
 		negates,  /* numbers are negated, so that to add may be to subtract */
 		doubles;  /* the number 2 is among the constants: to multiply by it is to add */
 };

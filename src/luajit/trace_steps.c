@@ -168,7 +168,7 @@ static void leave(struct msp_steps *s, const struct at *at, uint16_t frame)
 		struct msp_path_frame f = {.proto = facts->lower[i].proto};
 
 		frame = add_frame(s, &f);
-		go_by(s, at, frame, facts->lower[i].pos, facts->returns ? MSP_EDGE_RETURNS : 0);
+		go_by(s, at, frame, facts->lower[i].pos, MSP_EDGE_RETURNS);
 	}
 }
 

@@ -136,6 +136,8 @@ static void test_values(void **state)
 	assert_int_equal(ins[9].does, MSP_DOES_BRANCH | MSP_DOES_BOUND);
 	assert_int_equal(ins[9].jump, CODE + 9 * 4 + 8);
 	assert_int_equal(ins[11].does, MSP_DOES_BRANCH);
+	assert_int_equal(ins[11].tells, MSP_TELLS_ORDER);
+	assert_int_equal(ins[9].tells, 0);
 	assert_int_equal(ins[13].does, MSP_DOES_LOAD);
 }
 
