@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * usage: comes LIBRARY: waits for a line with a number, makes and closes as many VMs and makes one more, which stays; prints how
- * many it has made and closed; and so on.
+ * usage: comes LIBRARY: waits for a line with a number, makes and closes as many VMs and makes one more, which stays; tells by probes
+ * of its own as many lies; prints how many it has made and closed, and told; and so on.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "kit.h"
+#include "../../instrument/vm/ljvm_probes.h"
+
+/* Of VMs where there are none: at all kinds of addresses, and in the program's own memory. */
+static void lie(long n)
+{
+	static uint64_t memory[512];
+
+	for (long i = 0; i < n; i++) {
+		uint64_t g =
+			i & 1 ? (uint64_t)(uintptr_t)&memory[i % 512] : (uint64_t)i << (i % 64);
+
+		LJVM_PROBE2("vm_created", g, g + 8);
+		LJVM_PROBE6("trace_stop", g, i, g, g, g, g);
+	}
+}
 
 int main(int argc, char **argv)
 {
@@ -31,10 +46,11 @@ int main(int argc, char **argv)
 			if (i < n)
 				kit.close(L);
 		}
+		lie(n);
 		/* for samples: without one there is no profile */
 		for (clock_t began = clock(); clock() - began < CLOCKS_PER_SEC / 5;)
 			;
-		printf("%ld made\n%ld closed\n0 done\n", n + 1, n);
+		printf("%ld made\n%ld closed\n%ld lies\n0 done\n", n + 1, n, 2 * n);
 		fflush(stdout);
 	}
 	return 0;
