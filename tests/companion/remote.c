@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote COMPANION.so PID DESCRIPTOR: helpers that are loaded here look at another process, whose descriptor is at that
- * address: its VMs, and the stack of the coroutine that each runs.
+ * remote COMPANION.so PID|CORE DESCRIPTOR: helpers that are loaded here look at another process or at a core file, whose
+ * descriptor is at that address: its VMs, and the stack of the coroutine that each runs. It may be of another architecture.
  * remote COMPANION.so: they look at memory that lies, and come back.
  */
 #include <dlfcn.h>
@@ -11,6 +11,8 @@
 #include <sys/uio.h>
 
 #include <moonspy/vm_descriptor.h>
+
+#include "../kit/core.h"
 
 static int read_process(void *context, uint64_t address, void *buffer, size_t size)
 {
@@ -26,8 +28,8 @@ static int32_t constant(const struct ljvm_memory *m, size_t at)
 	struct ljvm_descriptor d;
 	int32_t value = -1;
 
-	read_process(m->context, m->descriptor, &d, sizeof(d));
-	read_process(m->context, m->descriptor + d.constants.offset + at, &value, sizeof(value));
+	m->read(m->context, m->descriptor, &d, sizeof(d));
+	m->read(m->context, m->descriptor + d.constants.offset + at, &value, sizeof(value));
 	return value;
 }
 
@@ -41,9 +43,9 @@ static void print_stack(const struct ljvm_helpers *h, const struct ljvm_memory *
 	uint64_t place = (uint64_t)constant(m, offsetof(struct ljvm_constants, g_cur_L));
 	int got;
 
-	read_process(m->context, vm->g + place, &context.L, 8);
+	m->read(m->context, vm->g + place, &context.L, 8);
 	place = (uint64_t)constant(m, offsetof(struct ljvm_constants, L_cframe));
-	read_process(m->context, context.L + place, &context.cframe, 8);
+	m->read(m->context, context.L + place, &context.cframe, 8);
 	context.cframe &= ~3ull;
 	if (h->cframe(m, context.cframe, &cframe) == 0 && cframe.L == context.L)
 		printf("a C frame of that coroutine\n");
@@ -117,6 +119,7 @@ int main(int argc, char **argv)
 	pid_t pid = argc > 3 ? atoi(argv[2]) : 0;
 	struct ljvm_memory memory = {read_process, &pid, argc > 3 ? strtoull(argv[3], NULL, 0) : 0};
 	const struct ljvm_helpers *h;
+	struct core core;
 	struct ljvm_vm vm;
 
 	if (!at || d->helpers.size < sizeof(*h))
@@ -124,6 +127,12 @@ int main(int argc, char **argv)
 	h = (const void *)(at + d->helpers.offset);
 	if (argc == 2)
 		return look_at_lies(h, d);
+	if (pid <= 0) {
+		if (!core_map(&core, argv[2]))
+			return 1;
+		memory.read = core_read;
+		memory.context = &core;
+	}
 	for (uint32_t n = 0; h->vm(&memory, n, &vm) == 0; n++) {
 		printf("VM %u: 0x%llx\n", vm.serial, (unsigned long long)vm.g);
 		print_stack(h, &memory, &vm);

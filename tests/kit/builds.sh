@@ -62,14 +62,17 @@ rows() {
 	END
 }
 
-# Debug information with macros. That of link-time optimisation has none: the same without it has them.
+# Debug information with macros. That of link-time optimisation has none, of the amalgamated build gdb finds not all: a plain one has them.
 make_library() {
 	macros=-g3
 	case $* in *CC=clang*) macros="-g -fdebug-macro" ;; esac
+	case $* in *flto* | *amalg*) make_with && mv "$library" "$work/macros" && make -C "$work/tree/src" clean || return ;; esac
+	make_with "$@"
+}
+
+make_with() {
 	[ -z "$CROSS" ] || set -- CROSS="$CROSS" HOST_CC=gcc "$@"
-	set -- make -C "$work/tree/src" -j2 BUILDMODE=dynamic CCDEBUG="$macros" TARGET_STRIP=: "$@"
-	case $* in *flto*) "$@" TARGET_CFLAGS= TARGET_LDFLAGS= && mv "$library" "$work/macros" && "$@" clean || return ;; esac
-	"$@"
+	make -C "$work/tree/src" -j2 BUILDMODE=dynamic CCDEBUG="$macros" TARGET_STRIP=: "$@"
 }
 
 # Exit status 1, with the reason, if something is not as it should be.
@@ -98,7 +101,7 @@ while IFS='|' read -r name parts options; do
 	case $wanted in *" $name "* | "  ") ;; *) continue ;; esac
 	case $CROSS$name in ?*clang* | ?*-gc64 | ?*-no-gc64) continue ;; esac
 	tried=$((tried + 1))
-	rm -rf "$work/tree"
+	rm -rf "$work/tree" "$work/macros"
 	if look "$name" "$options" >"$work/out" 2>&1 </dev/null; then
 		echo "$name: $(sed -n 's/^constants: /constants /p; s/^signals: //p' "$work/out" | paste -sd ';')"
 	else

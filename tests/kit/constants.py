@@ -72,7 +72,7 @@ def debug_information(library, names, arm64):
 def all_known(library, said, arm64):
     names = [name for name in said if name != "tv_shift"]
     known, out = debug_information(library, names, arm64)
-    if "gc64" not in known and "MACROS" in os.environ:
+    if os.path.exists(os.environ.get("MACROS", "")):
         more, out = debug_information(os.environ["MACROS"], [name for name in names if name not in known], arm64)
         known.update(more)
     for name in REGISTERS:

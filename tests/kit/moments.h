@@ -7,6 +7,7 @@
 #include <time.h>
 #include <ucontext.h>
 
+#include "core.h"
 #include "kit.h"
 
 #define MOST_PLACES 32
@@ -60,11 +61,6 @@ struct other {
 	int up, down;
 };
 
-struct core {
-	unsigned char *bytes;
-	size_t size;
-};
-
 /* Interrupts this thread, again and again, by SIGUSR1: each time after moment_soon(). */
 void moment_timer(timer_t *timer);
 /* Once, before long: how long, goes by how fast signals are here, so that the program gets some of its work done. */
@@ -90,7 +86,5 @@ void other_end(struct other *other);
 
 /* By gcore. False: it cannot. */
 bool core_open(struct core *core, pid_t pid);
-int core_read(void *core, uint64_t address, void *buffer, size_t size);
-void core_close(struct core *core);
 
 #endif

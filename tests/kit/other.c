@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The other program: it asks its own helpers in a signal handler, and waits there until it is told to go on. */
 #include <errno.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -142,7 +140,7 @@ bool core_open(struct core *core, pid_t pid)
 {
 	char path[64] = "/tmp/moonspy-kit-core.XXXXXX", command[200];
 	int fd = mkstemp(path), status;
-	struct stat info;
+	bool got;
 
 	if (fd < 0)
 		kit_die("no file for a core file");
@@ -152,34 +150,7 @@ bool core_open(struct core *core, pid_t pid)
 	close(fd);
 	unlink(path);
 	snprintf(command, sizeof(command), "%s.%d", path, (int)pid);
-	fd = open(command, O_RDONLY | O_CLOEXEC);
+	got = status == 0 && core_map(core, command);
 	unlink(command);
-	if (status != 0 || fd < 0 || fstat(fd, &info) != 0)
-		return false;
-	core->size = (size_t)info.st_size;
-	core->bytes = mmap(NULL, core->size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	return core->bytes != MAP_FAILED;
-}
-
-int core_read(void *context, uint64_t address, void *buffer, size_t size)
-{
-	const struct core *core = context;
-	const Elf64_Ehdr *head = (const void *)core->bytes;
-	const Elf64_Phdr *part = (const void *)(core->bytes + head->e_phoff);
-
-	for (unsigned int i = 0; i < head->e_phnum; i++) {
-		if (part[i].p_type != PT_LOAD || address < part[i].p_vaddr ||
-		    address - part[i].p_vaddr >= part[i].p_filesz ||
-		    size > part[i].p_filesz - (address - part[i].p_vaddr))
-			continue;
-		memcpy(buffer, core->bytes + part[i].p_offset + (address - part[i].p_vaddr), size);
-		return 0;
-	}
-	return -1;
-}
-
-void core_close(struct core *core)
-{
-	munmap(core->bytes, core->size);
+	return got;
 }

@@ -91,6 +91,12 @@ inspect() {
 	echo "inspect: proved on a program that runs"
 }
 
+# The companion's helpers, built for this machine, on a core file of the other's.
+foreign_core() {
+	[ ! -f "$built_here/src/companion/libmoonspy-vm.so" ] ||
+		python3 "$here/foreign_core.py" "$built_here/tests/companion/remote" "$built_here/src/companion/libmoonspy-vm.so" "$1" $emulator
+}
+
 # TOOL LUAJIT FILE
 listen() {
 	python3 "$here/probes.py" "$1" "$2" "$3" "$here/probes.lua" || [ $? = 77 ] || fail "probes"
@@ -108,6 +114,7 @@ probes() {
 	"$here/record.py" "$MOONSPY" "$1/luajit" "$1/libluajit.so" "$KIT/kit-comes" || [ $? = 77 ] || fail "record --probes"
 }
 
+built_here=$KIT/../..
 cross_programs constants signals tables
 for tree; do
 	echo "$tree" | sed "s|^$cache/kit/||"
@@ -121,6 +128,7 @@ for tree; do
 		"$here/../companion/compiled.py" "$KIT/../.." "$KIT/kit-constants" "$library"
 	$emulator "$KIT/kit-signals" "$library" "$here/work.lua" "$COUNT"
 	[ -n "$CROSS" ] || "$KIT/kit-reader" "$library" "$here/work.lua" "$MOMENTS"
+	[ -z "$CROSS" ] || foreign_core "$built/src/luajit"
 	$emulator "$KIT/kit-tables" "$library" "$here/work.lua" 60
 	inspect "$built/src"
 	[ -n "$CROSS" ] || exact "$built/src"
