@@ -99,7 +99,7 @@ rows >"$work/rows"
 while IFS='|' read -r name parts options; do
 	name=$(echo $name) parts=$(echo $parts)
 	case $wanted in *" $name "* | "  ") ;; *) continue ;; esac
-	case $CROSS$name in ?*clang* | ?*-gc64 | ?*-no-gc64) continue ;; esac
+	case ${CROSS:+cross }$name in "cross clang"* | "cross gc64" | "cross no-gc64") continue ;; esac
 	tried=$((tried + 1))
 	rm -rf "$work/tree" "$work/macros"
 	if look "$name" "$options" >"$work/out" 2>&1 </dev/null; then
