@@ -296,8 +296,9 @@ MSP_SUB(native_unwind)
 		err = native_restore(w);
 	if (err)
 		return walk_error(w, err);
+	/* The first frame of a thread has no caller; an unwinder's has one, but for where it writes where it lands. */
 	if (!w->pc)
-		return MSP_STEP_DONE; /* the first frame of a thread has no caller */
+		return w->thrown ? walk_error(w, MSP_ERR_LUA_THROWN) : MSP_STEP_DONE;
 	/* The return address is on no stack: in an innermost function, which may be in a system call (vfork). */
 	if (w->cfa == old_sp && !w->exact && !in_register && w->frame_count > w->first_frame + 1)
 		return walk_error(w, MSP_ERR_NO_PROGRESS);

@@ -302,6 +302,23 @@ static void landing(void **state)
 	assert_int_equal(w.cand_pc, TEXT + 0x2200);
 }
 
+/* Over its return address it writes that of the frame where it lands, which may be 0: it is no thread's first function. */
+static void no_root_that_throws(void **state)
+{
+	(void)state;
+	t.rule.cfa_off = 48;
+	t.rule.saved[MSP_SLOT_RA] = -40;
+	put(STACK + 72, 0);
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_NONE);
+	start(state);
+	t.rule.cfa_off = 48;
+	t.rule.saved[MSP_SLOT_RA] = -40;
+	t.rule.flags = MSP_RULE_THROWS;
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_LUA_THROWN);
+}
+
 static void places_of_base(void **state)
 {
 	struct msp_lj_layout *y = &t.layout;
@@ -356,6 +373,7 @@ int main(void)
 		cmocka_unit_test_setup(returned_to, start),
 		cmocka_unit_test_setup(callback, start),
 		cmocka_unit_test_setup(landing, start),
+		cmocka_unit_test_setup(no_root_that_throws, start),
 		cmocka_unit_test_setup(places_of_base, start),
 		cmocka_unit_test_setup(walked_to_the_last, start),
 	};
