@@ -7,8 +7,7 @@
 
 #define RDX (1u << 2)
 
-/* 0 to 15, for both names; 16: none of these. */
-static unsigned int number_of(unsigned int reg)
+unsigned int msp_trace_register_x64(unsigned int reg)
 {
 	static const uint16_t names[][2] = {
 		{X86_REG_RAX, X86_REG_EAX},  {X86_REG_RCX, X86_REG_ECX},
@@ -26,22 +25,26 @@ static unsigned int number_of(unsigned int reg)
 	return i;
 }
 
-/* Is it the VM's field with the trace's base? */
-static bool is_jit_base(const struct msp_trace_decoder *d, const cs_x86_op *op)
+/* Is it the field at an offset of the VM's state? */
+static bool is_field(const struct msp_trace_decoder *d, const cs_x86_op *op, int32_t field)
 {
-	const struct msp_lj_layout *y = d->layout;
-
 	if (op->type != X86_OP_MEM || op->mem.index != X86_REG_INVALID)
 		return false;
 	if (op->mem.base == X86_REG_R14)
-		return op->mem.disp == y->g_jit_base - y->dispatch_to_g;
+		return op->mem.disp == field - d->layout->dispatch_to_g;
 	return op->mem.base == X86_REG_INVALID &&
-	       (uint32_t)op->mem.disp == (uint32_t)(d->g + (uint64_t)y->g_jit_base);
+	       (uint32_t)op->mem.disp == (uint32_t)(d->g + (uint64_t)(int64_t)field);
+}
+
+/* The one with the trace's base? */
+static bool is_jit_base(const struct msp_trace_decoder *d, const cs_x86_op *op)
+{
+	return is_field(d, op, d->layout->g_jit_base);
 }
 
 static bool is_base(const struct msp_trace_decoder *d, unsigned int reg)
 {
-	unsigned int i = number_of(reg);
+	unsigned int i = msp_trace_register_x64(reg);
 
 	return i < 16 && d->bases >> i & 1;
 }
@@ -58,7 +61,7 @@ static void drop_written(struct msp_trace_decoder *d, const cs_insn *insn)
 		return;
 	}
 	while (writes--) {
-		unsigned int reg = written[writes], i = number_of(reg);
+		unsigned int reg = written[writes], i = msp_trace_register_x64(reg);
 
 		if (i < 16)
 			d->bases &= ~(1u << i);
@@ -74,7 +77,7 @@ static bool reads_slot(const struct msp_trace_decoder *d, const cs_insn *insn, i
 	const cs_x86 *x86 = &insn->detail->x86;
 	const cs_x86_op *op;
 
-	if (x86->op_count != 2)
+	if (x86->op_count != (insn->id == X86_INS_RORX ? 3 : 2))
 		return false;
 	op = &x86->operands[insn->id == X86_INS_CMP ? 0 : 1];
 	if (op->type != X86_OP_MEM || op->mem.index != X86_REG_INVALID || op->mem.disp < 0 ||
@@ -84,7 +87,7 @@ static bool reads_slot(const struct msp_trace_decoder *d, const cs_insn *insn, i
 	if (insn->id == X86_INS_CMP)
 		return x86->operands[1].type == X86_OP_IMM && op->size == 4 &&
 		       (op->mem.disp & 7) == 4;
-	return insn->id == X86_INS_MOV || insn->id == X86_INS_MOVSD;
+	return insn->id == X86_INS_MOV || insn->id == X86_INS_MOVSD || insn->id == X86_INS_RORX;
 }
 
 /* Where it is loaded again the trace may have moved it; but all copies that are older were it, too. */
@@ -105,8 +108,64 @@ static void follow_base(struct msp_trace_decoder *d, const cs_insn *insn)
 		d->bases = 0;
 		d->entered = false;
 	}
-	if ((loads || copies) && number_of(op[0].reg) < 16)
-		d->bases |= 1u << number_of(op[0].reg);
+	if ((loads || copies) && msp_trace_register_x64(op[0].reg) < 16)
+		d->bases |= 1u << msp_trace_register_x64(op[0].reg);
+}
+
+/*
+ * Is an open upvalue a slot of the base? Its place is loaded, the base is subtracted, and that is
+ * compared (lj_record.c: rec_upvalue()).
+ */
+static void join_alias(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	const cs_x86_op *op = insn->detail->x86.operands;
+	const struct msp_trace_before *last = &d->before[1], *two = &d->before[2];
+	uint8_t joined = d->entered ? MSP_JOINED_ROOT : MSP_JOINED;
+
+	if (insn->id == X86_INS_CMP && d->alias && op[0].type == X86_OP_REG &&
+	    op[0].reg == last->to)
+		out->joined = d->alias;
+	d->alias = MSP_JOINED_NOT;
+	if (insn->id != X86_INS_SUB || op[0].type != X86_OP_REG ||
+	    !(is_jit_base(d, &op[1]) || (op[1].type == X86_OP_REG && is_base(d, op[1].reg))))
+		return;
+	d->alias = is_jit_base(d, &op[1]) ? MSP_JOINED : joined;
+	if (last->id != X86_INS_MOV || last->to != op[0].reg)
+		return;
+	if (out[-1].place) {
+		out->joined = d->alias;
+	} else if (last->from && two->id == X86_INS_MOV && two->to == last->from && out[-2].place) {
+		out->joined = d->alias;
+		out[-1].joined = d->alias;
+	}
+}
+
+/*
+ * asm_head_side(), asm_head_root(): behind the store of its number come no more than stores of what
+ * is spilled, and a copy of the base; if that is not the beginning of something else.
+ */
+static void follow_head(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
+{
+	const cs_x86_op *op = insn->detail->x86.operands;
+	bool moves = insn->id == X86_INS_MOV || insn->id == X86_INS_MOVSD;
+
+	if (d->head == MSP_HEAD_MOVED && !(out->does & (MSP_DOES_COPY | MSP_DOES_CALL)) &&
+	    (op[0].type != X86_OP_REG ||
+	     msp_trace_register_x64(op[0].reg) != msp_trace_register_x64(d->before[1].to)))
+		out[-1].tells |= MSP_TELLS_MOVED;
+	if (insn->id == X86_INS_MOV && is_field(d, &op[0], d->layout->g_vmstate)) {
+		d->head = MSP_HEAD_STORED;
+		out->tells |= MSP_TELLS_HEAD;
+	} else if (d->head == MSP_HEAD_STORED && moves && op[0].type == X86_OP_MEM &&
+		   op[0].mem.base == X86_REG_RSP) {
+		out->tells |= MSP_TELLS_HEAD;
+	} else if (d->head == MSP_HEAD_STORED && insn->id == X86_INS_MOV &&
+		   op[0].type == X86_OP_REG && op[1].type == X86_OP_REG &&
+		   op[0].reg != X86_REG_ECX) { /* a shift's count */
+		d->head = MSP_HEAD_MOVED;
+	} else {
+		d->head = MSP_HEAD_NONE;
+	}
 }
 
 void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
@@ -121,5 +180,7 @@ void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct
 		out->tells |= MSP_TELLS_SLOT | (d->entered ? MSP_TELLS_ENTRY : 0);
 	if (insn->id == X86_INS_MOV && is_jit_base(d, &op[0]) && op[1].type == X86_OP_REG)
 		out->tells |= MSP_TELLS_RETURN;
+	join_alias(d, insn, out);
+	follow_head(d, insn, out);
 	follow_base(d, insn);
 }

@@ -57,6 +57,9 @@ enum msp_trace_tells {
 	MSP_TELLS_RETURN = 1 << 4, /* returns below the trace's base */
 	/* integer arithmetic that checks whether it overflows: of numbers, not a loop's counter */
 	MSP_TELLS_OVERFLOW = 1 << 5,
+	MSP_TELLS_VARIABLES = 1 << 6, /* computes with numbers of which none is constant */
+	MSP_TELLS_HEAD = 1 << 7, /* of the head of the trace, as all before it */
+	MSP_TELLS_MOVED = 1 << 8, /* goes with the head, where no C types are worked with */
 };
 
 /* Is it of the same instruction of the compiler as the one before? */
@@ -64,6 +67,8 @@ enum msp_trace_joined {
 	MSP_JOINED_NOT,	    /* not known */
 	MSP_JOINED,	    /* it is */
 	MSP_JOINED_NUMBERS, /* it is where no C types are worked with */
+	MSP_JOINED_ROOT,    /* it is in root traces */
+	MSP_JOINED_SPILL,   /* it is if it does not go with a call */
 };
 
 struct msp_trace_ins {
@@ -73,6 +78,7 @@ struct msp_trace_ins {
 	uint8_t joined; /* enum msp_trace_joined */
 	uint64_t imm;	/* a constant in it that may be an object's address; 0: none */
 	uint64_t key;	/* KEY: the string, if it is told; 0: it is not */
+	uint64_t place; /* where it reads or writes memory at a fixed place; 0: it does not */
 	uint64_t jump;	/* where it jumps to, always or not; 0: it does not */
 	int32_t slot;	/* SLOT: which one, from the trace's base */
 };

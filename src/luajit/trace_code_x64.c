@@ -110,6 +110,49 @@ static uint64_t jump_of(const cs_insn *insn, csh handle)
 	return (uint64_t)x86->operands[0].imm;
 }
 
+/* Memory at a fixed place; 0: it is none. */
+static uint64_t fixed_address(const struct msp_trace_decoder *d, const cs_insn *insn,
+			      const cs_x86_op *op)
+{
+	if (op->type != X86_OP_MEM || op->mem.index != X86_REG_INVALID)
+		return 0;
+	switch (op->mem.base) {
+	case X86_REG_INVALID:
+		return (uint32_t)op->mem.disp;
+	case X86_REG_RIP:
+		return insn->address + insn->size + (uint64_t)op->mem.disp;
+	case X86_REG_R14:
+		return d->g + (uint64_t)(d->layout->dispatch_to_g + op->mem.disp);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * What is moved from or to memory at a fixed place, or looks at the type of what is there, in its upper
+ * half: what is compared else may be an operand of another step.
+ */
+static uint64_t place_of(const struct msp_trace_decoder *d, const cs_insn *insn)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+	const cs_x86_op *op = x86->operands;
+	uint64_t at;
+
+	if (x86->op_count != 2)
+		return 0;
+	switch (insn->id) {
+	case X86_INS_MOV:
+	case X86_INS_MOVSD:
+		op += op[0].type != X86_OP_MEM;
+		return op->size >= 4 ? fixed_address(d, insn, op) : 0;
+	case X86_INS_CMP:
+		at = op[0].size == 4 && op[1].type == X86_OP_IMM ? fixed_address(d, insn, op) : 0;
+		return (at & 7) == 4 ? at : 0;
+	default:
+		return 0;
+	}
+}
+
 /* Types are negative numbers above the 47 bits of an address (lj_obj.h). */
 static bool is_type(const cs_insn *insn, uint32_t does)
 {
@@ -291,6 +334,7 @@ void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 	*out = (struct msp_trace_ins){.code = insn->address - d->addr,
 				      .does = x64_does(insn, d->handle),
 				      .imm = constant(insn),
+				      .place = place_of(d, insn),
 				      .jump = jump_of(insn, d->handle)};
 	if (d->base && reads_slot(insn, &out->slot)) {
 		out->does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
@@ -304,4 +348,5 @@ void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 	follow_bound(d, insn, out);
 	msp_trace_join_x64(d, insn, out);
 	msp_trace_base_x64(d, insn, out);
+	msp_trace_numbers_x64(d, insn, out);
 }

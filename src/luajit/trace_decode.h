@@ -22,10 +22,19 @@ struct msp_trace_held {
 	uint64_t value;
 };
 
-/* An instruction that came before: its first two operands where they are registers; else 0. */
+/*
+ * An instruction that came before: its first two operands where they are registers, else 0; what it has in
+ * memory and as a number.
+ */
 struct msp_trace_before {
 	unsigned int id, to, from;
+	bool in_memory, has_number;
+	x86_op_mem mem;
+	int64_t number;
 };
+
+/* Where the head of the trace ends: it has stored the trace's number in the VM's state; and may have moved the base. */
+enum msp_trace_head { MSP_HEAD_NONE, MSP_HEAD_STORED, MSP_HEAD_MOVED };
 
 /* What is known from one instruction to the next. */
 struct msp_trace_decoder {
@@ -46,6 +55,9 @@ struct msp_trace_decoder {
 	struct msp_trace_held held[32]; /* arm64 */
 	uint32_t bases; /* registers that hold the trace's base, by their number */
 	bool entered;	/* and have it from its start */
+	uint32_t variables; /* floating point registers whose values are no constants, by their number */
+	uint8_t alias;	    /* enum msp_trace_joined: the last instruction goes with a comparison */
+	uint8_t head; /* enum msp_trace_head */
 	bool hmask; /* the last instruction has compared the size of a table's hash */
 	struct msp_trace_before before[3]; /* the last one first */
 	bool after_call;		/* arm64: nothing but moves since */
@@ -65,6 +77,11 @@ void msp_trace_begin_arm64(struct msp_trace_decoder *d);
 /* trace_joins_x64.c: is it of the same instruction of the compiler as the one before? */
 void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 			struct msp_trace_ins *out);
+/* A general register's number, for both its names; 16: it is none of these. */
+unsigned int msp_trace_register_x64(unsigned int reg);
+/* trace_numbers_x64.c: does it compute with numbers that are no constants? */
+void msp_trace_numbers_x64(struct msp_trace_decoder *d, const cs_insn *insn,
+			   struct msp_trace_ins *out);
 /* trace_bases_x64.c: does it read a slot of the trace's base, or move that? */
 void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 			struct msp_trace_ins *out);

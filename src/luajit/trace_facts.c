@@ -142,4 +142,5 @@ void msp_trace_facts_read(struct msp_trace_reader *r, struct msp_trace_facts *f)
 	}
 	msp_trace_metas_read(r, f);
 	read_bytecode(r, f);
+	msp_trace_upvalues_read(r, f);
 }

@@ -3,6 +3,7 @@
  * Which machine instructions the compiler has made of one instruction of its own: a comparison and its
  * jumps, what is copied and then computed with, the conversions (lj_asm_x86.h, lj_asm.c).
  */
+#include "luajit/objects.h"
 #include "luajit/trace_decode.h"
 
 static bool is_conditional(unsigned int id)
@@ -33,6 +34,7 @@ static bool computes_integer(unsigned int id)
 	switch (id) {
 	case X86_INS_ADD:
 	case X86_INS_SUB:
+	case X86_INS_IMUL:
 	case X86_INS_AND:
 	case X86_INS_OR:
 	case X86_INS_XOR:
@@ -60,6 +62,8 @@ static uint8_t join_jump(const struct msp_trace_decoder *d, const struct msp_tra
 	if (last == X86_INS_UCOMISD && (is->id == X86_INS_JA || is->id == X86_INS_JAE ||
 					is->id == X86_INS_JB || is->id == X86_INS_JBE))
 		out->tells |= MSP_TELLS_ORDER;
+	if (is->id == X86_INS_JO && computes_integer(last))
+		return MSP_JOINED;
 	if (last == X86_INS_CMP || last == X86_INS_TEST || last == X86_INS_UCOMISD)
 		return MSP_JOINED;
 	return is_conditional(last) && d->before[1].id == X86_INS_UCOMISD ? MSP_JOINED
@@ -100,10 +104,81 @@ static void join_toint(const struct msp_trace_decoder *d, const struct msp_trace
 			out[i].joined = MSP_JOINED_NUMBERS;
 }
 
+/* ra_dest(): what has just been computed is spilled. */
+static bool spills(const struct msp_trace_decoder *d, const struct msp_trace_before *is)
+{
+	const struct msp_trace_before *last = &d->before[0];
+
+	return (is->id == X86_INS_MOV || is->id == X86_INS_MOVSD) && !is->to && is->from &&
+	       is->in_memory && is->mem.base == X86_REG_RSP && last->to == is->from &&
+	       last->id != X86_INS_CMP && last->id != X86_INS_TEST && last->id != X86_INS_UCOMISD &&
+	       !(last->in_memory && last->mem.base == X86_REG_RSP);
+}
+
+static bool same_memory(const struct msp_trace_before *a, const struct msp_trace_before *b,
+			int64_t behind)
+{
+	return a->in_memory && b->in_memory && a->mem.base == b->mem.base &&
+	       a->mem.index == b->mem.index && a->mem.scale == b->mem.scale &&
+	       a->mem.disp == b->mem.disp + behind;
+}
+
+/*
+ * asm_ahuvload(), asm_sload(): the type is looked at, then the value is loaded. With GC64 the value is
+ * loaded, and turned round to look at its type, and back.
+ */
+static uint8_t join_load(const struct msp_trace_decoder *d, const struct msp_trace_before *is)
+{
+	const struct msp_trace_before *last = &d->before[0], *two = &d->before[1];
+	bool loads = (is->id == X86_INS_MOV || is->id == X86_INS_MOVSD) && is->to;
+
+	if (loads && is_conditional(last->id) && two->id == X86_INS_CMP && two->has_number &&
+	    same_memory(two, is, 4))
+		return MSP_JOINED;
+	if (!d->layout->gc64)
+		return MSP_JOINED_NOT;
+	if ((is->id == X86_INS_ROR || is->id == X86_INS_SAR) && is->number == 47 &&
+	    last->id == X86_INS_MOV && last->in_memory && last->to == is->to)
+		return MSP_JOINED;
+	if (is->id == X86_INS_CMP && is->to && is->has_number && last->number == 47 &&
+	    (last->id == X86_INS_ROR || last->id == X86_INS_SAR || last->id == X86_INS_RORX))
+		return MSP_JOINED;
+	return is->id == X86_INS_SHR && is->number == 17 && is_conditional(last->id) &&
+			       two->id == X86_INS_CMP && two->has_number &&
+			       (d->before[2].id == X86_INS_ROR ||
+				d->before[2].id == X86_INS_RORX) &&
+			       d->before[2].to == is->to
+		       ? MSP_JOINED
+		       : MSP_JOINED_NOT;
+}
+
+/* asm_hrefk(), asm_href(): the key is loaded to be compared. */
+static uint8_t join_key(const struct msp_trace_decoder *d, const struct msp_trace_before *is,
+			struct msp_trace_ins *out)
+{
+	const struct msp_lj_object_layout *o = msp_lj_object_layout(d->layout);
+	const struct msp_trace_before *last = &d->before[0], *two = &d->before[1];
+
+	if (is->id == X86_INS_CMP && out->does & MSP_DOES_KEY && out->key) {
+		if (two->id == X86_INS_MOV && out[-2].joined && is->in_memory &&
+		    msp_trace_register_x64(is->mem.base) == msp_trace_register_x64(two->to))
+			out[-1].joined = MSP_JOINED; /* of the node that was loaded before */
+		return MSP_JOINED;
+	}
+	/* the table's nodes, where a hash of that size has the key: where it has none no key is looked for */
+	return is->id == X86_INS_MOV && is->to && is->in_memory && is_conditional(last->id) &&
+			       out[-1].does & MSP_DOES_KEY && two->id == X86_INS_CMP &&
+			       two->has_number && two->number &&
+			       same_memory(two, is, o->tab_hmask - o->tab_node)
+		       ? MSP_JOINED
+		       : MSP_JOINED_NOT;
+}
+
 static uint8_t join(const struct msp_trace_decoder *d, const struct msp_trace_before *is,
 		    struct msp_trace_ins *out)
 {
 	const struct msp_trace_before *last = &d->before[0];
+	uint8_t joined;
 
 	if (is_conditional(is->id))
 		return join_jump(d, is, out);
@@ -117,7 +192,11 @@ static uint8_t join(const struct msp_trace_decoder *d, const struct msp_trace_be
 		return last->id == X86_INS_ADDSD && last->to == is->from ? MSP_JOINED
 									 : MSP_JOINED_NOT;
 	}
-	return join_copy(d, is);
+	if (spills(d, is))
+		return MSP_JOINED_SPILL;
+	joined = join_copy(d, is);
+	joined = joined ? joined : join_load(d, is);
+	return joined ? joined : join_key(d, is, out);
 }
 
 void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
@@ -125,6 +204,15 @@ void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct
 	const cs_x86 *x86 = &insn->detail->x86;
 	struct msp_trace_before is = {.id = insn->id};
 
+	for (uint8_t i = 0; i < x86->op_count; i++) {
+		if (x86->operands[i].type == X86_OP_MEM) {
+			is.in_memory = true;
+			is.mem = x86->operands[i].mem;
+		} else if (x86->operands[i].type == X86_OP_IMM) {
+			is.has_number = true;
+			is.number = x86->operands[i].imm;
+		}
+	}
 	if (x86->op_count > 0 && x86->operands[0].type == X86_OP_REG)
 		is.to = x86->operands[0].reg;
 	if (x86->op_count > 1 && x86->operands[1].type == X86_OP_REG)

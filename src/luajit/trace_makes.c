@@ -237,6 +237,29 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 	return MSP_MAKES_ALL & ~(uint32_t)MSP_MAKES_FOREIGN;
 }
 
+/* By 2 is to add what it is to itself. */
+bool msp_step_has_variables(const struct msp_steps *s, const struct msp_step *step, uint32_t need)
+{
+	if (step->unknown)
+		return true;
+	switch (step->op) {
+	case MSP_BC_ADDVN ... MSP_BC_SUBVN:
+	case MSP_BC_ADDNV ... MSP_BC_SUBNV:
+	case MSP_BC_DIVVN:
+	case MSP_BC_DIVNV:
+		return false;
+	case MSP_BC_BNOT ... MSP_BC_BSAR:
+		return false;
+	case MSP_BC_CALLM ... MSP_BC_CALLT: /* conversions for bit operations add a constant */
+		return step->calls != MSP_CALLEE_BUILTIN || step->makes & MSP_MAKES_FMUL;
+	case MSP_BC_MULVN:
+	case MSP_BC_MULNV:
+		return s->facts->doubles && need & MSP_MAKES_FADD;
+	default:
+		return true;
+	}
+}
+
 /* Is it known which slots it reads? */
 static bool reads_operands(uint8_t op)
 {
@@ -282,8 +305,10 @@ uint32_t msp_makes_of_ins(const struct msp_trace_ins *ins)
 	bool floats = ins->does & MSP_DOES_FLOAT;
 	uint32_t need = 0;
 
+	if (ins->tells & MSP_TELLS_HEAD)
+		return MSP_MAKES_HEAD;
 	if (ins->does & MSP_DOES_TYPE)
-		return 0;
+		return ins->does & MSP_DOES_INDEX ? MSP_MAKES_INDEX : 0;
 	if (ins->does & MSP_DOES_CHECK)
 		return MSP_MAKES_CHECK;
 	if (ins->does & MSP_DOES_STATE)

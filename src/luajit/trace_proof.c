@@ -30,8 +30,10 @@ static void begin(struct left *left, const uint64_t *set)
 struct wanted {
 	uint32_t makes;
 	uint64_t key;
-	int32_t slot; /* of the base, that is read; -1: none */
-	bool returns; /* below the trace's base */
+	int32_t slot;	  /* of the base, that is read; -1: none */
+	uint64_t upvalue; /* that is read or written; 0: none */
+	bool returns;	  /* below the trace's base */
+	bool variables;	  /* it computes with numbers of which none is constant */
 };
 
 /* Adds all that comes behind the steps of a set, or before them, but not below the trace's base. */
@@ -74,14 +76,16 @@ static bool can_be(const struct msp_steps *s, const struct msp_step *step,
 {
 	return !(want->makes & ~step->makes) &&
 	       (!want->key || !step->key || step->key == want->key) &&
-	       (want->slot < 0 || msp_step_reads_slot(s, step, want->slot));
+	       (want->slot < 0 || msp_step_reads_slot(s, step, want->slot)) &&
+	       (!want->variables || msp_step_has_variables(s, step, want->makes)) &&
+	       (!want->upvalue || msp_step_has_upvalue(s, step, want->upvalue));
 }
 
 /* Goes on to the steps that are next, and leaves those that can make an instruction. False: none. */
 static bool advance(const struct msp_steps *s, struct left *left, const struct wanted *want,
 		    bool back)
 {
-	bool tells = want->makes || want->slot >= 0;
+	bool tells = want->makes || want->slot >= 0 || want->upvalue;
 
 	if (left->moved)
 		spread(s, left, back);
@@ -126,12 +130,26 @@ static bool cross(const struct msp_steps *s, struct left *left, bool back, uint6
 	return !is_empty(made);
 }
 
+/* Is a store to the C stack not an argument, behind which others and the call would come? */
+static bool is_spill(const struct proof *p, uint32_t i)
+{
+	const struct msp_trace_ins *ins = p->r->ins;
+
+	if (!p->facts.ctypes)
+		return true;
+	while (++i < p->r->ins_count && (!ins[i].does || ins[i].does & MSP_DOES_COPY))
+		;
+	return i < p->r->ins_count && !(ins[i].does & MSP_DOES_CALL);
+}
+
 /* Is it of the same instruction of the compiler as the one before? */
 static bool is_joined(const struct proof *p, uint32_t i)
 {
 	uint8_t joined = p->r->ins[i].joined;
 
-	return joined == MSP_JOINED || (joined == MSP_JOINED_NUMBERS && !p->facts.ctypes);
+	return joined == MSP_JOINED || (joined == MSP_JOINED_NUMBERS && !p->facts.ctypes) ||
+	       (joined == MSP_JOINED_ROOT && p->facts.root) ||
+	       (joined == MSP_JOINED_SPILL && is_spill(p, i));
 }
 
 /* Slots are those of the base that the trace has begun with. */
@@ -139,6 +157,11 @@ static bool has_slot(const struct proof *p, const struct msp_trace_ins *ins)
 {
 	return ins->tells & MSP_TELLS_SLOT && !p->facts.lowers &&
 	       (p->facts.root || !(ins->tells & MSP_TELLS_ENTRY));
+}
+
+static uint64_t upvalue_of(const struct proof *p, const struct msp_trace_ins *ins)
+{
+	return msp_trace_upvalue_at(p->r, &p->facts, ins->place);
 }
 
 /* Goes on over ins[from, to), which are of one step: of those in made. */
@@ -153,7 +176,9 @@ static bool advance_over(struct proof *p, struct left *left, uint32_t from, uint
 		want.makes |= msp_makes_of_ins(ins);
 		want.key = want.key ? want.key : ins->key;
 		want.slot = has_slot(p, ins) ? ins->slot : want.slot;
+		want.upvalue = want.upvalue ? want.upvalue : upvalue_of(p, ins);
 		want.returns |= ins->tells & MSP_TELLS_RETURN;
+		want.variables |= ins->tells & MSP_TELLS_VARIABLES;
 	}
 	if (!msp_trace_work(&p->facts, p->steps.steps + p->steps.edges))
 		return false;
@@ -172,8 +197,9 @@ static void keep_returns(struct proof *p, uint32_t from, uint32_t to)
 
 	for (uint32_t i = from + 1; i < to; i++)
 		if (ins[i - 1].tells & MSP_TELLS_RETURN)
-			for (uint32_t k = i;
-			     k < to && !msp_makes_of_ins(&ins[k]) && !has_slot(p, &ins[k]); k++)
+			for (uint32_t k = i; k < to && !msp_makes_of_ins(&ins[k]) &&
+					     !has_slot(p, &ins[k]) && !upvalue_of(p, &ins[k]);
+			     k++)
 				for (uint32_t w = 0; w < WORDS; w++)
 					p->left[k][w] |= p->left[i - 1][w];
 }
@@ -287,7 +313,7 @@ static void place_head(struct msp_steps *s, int begin)
 		if (begin > 0 || msp_step_in(s->start, i))
 			s->step[i].makes |= MSP_MAKES_CHECK;
 		if (begin == 0 && msp_step_in(s->start, i))
-			s->step[i].makes |= MSP_MAKES_INT | MSP_MAKES_BOUND;
+			s->step[i].makes |= MSP_MAKES_INT | MSP_MAKES_BOUND | MSP_MAKES_HEAD;
 	}
 }
 
@@ -366,6 +392,19 @@ static void forget_meta_names(struct msp_trace_reader *r)
 			r->ins[i].key = 0;
 }
 
+/* All that is before the head's end is of it, too. */
+static void place_start(struct msp_trace_reader *r, const struct msp_trace_facts *facts)
+{
+	uint32_t tells = MSP_TELLS_HEAD | (facts->ctypes ? 0 : MSP_TELLS_MOVED), end = 0;
+
+	while (end < r->ins_count && !(r->ins[end].tells & MSP_TELLS_HEAD))
+		end++;
+	while (end < r->ins_count && r->ins[end].tells & tells)
+		end++;
+	for (uint32_t i = 0; end < r->ins_count && i < end; i++)
+		r->ins[i].tells |= MSP_TELLS_HEAD;
+}
+
 /* Where the trace or its loop begins registers are moved about, for no step. */
 static void forget_joined(struct msp_trace_reader *r, uint32_t code)
 {
@@ -390,6 +429,7 @@ void msp_trace_prove(struct msp_trace_reader *r)
 	p->left = malloc(r->ins_count * sizeof(*p->left));
 	msp_trace_facts_read(r, &p->facts);
 	forget_meta_names(r);
+	place_start(r, &p->facts);
 	forget_joined(r, 0);
 	forget_joined(r, r->image->mcloop);
 	if (p->proof && p->left && p->facts.known) {

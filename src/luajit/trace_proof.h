@@ -26,6 +26,7 @@
 #define MSP_TRACE_METAS 32
 #define MSP_META_NAME 12
 #define MSP_TRACE_KEYS 256
+#define MSP_TRACE_UPVALUES 256
 #define MSP_TRACE_READ 256 /* what a read of the target's memory counts as work */
 
 struct msp_trace_facts {
@@ -49,6 +50,12 @@ struct msp_trace_facts {
 		char name[MSP_META_NAME];
 	} meta[MSP_TRACE_METAS]; /* metamethods that may be called */
 	uint32_t metas;
+	struct {
+		const struct msp_trace_proto *proto;
+		uint64_t at;
+		uint32_t index;
+	} upvalue[MSP_TRACE_UPVALUES]; /* of functions that are constants; if these are all */
+	uint32_t upvalues;
 	struct {
 		const struct msp_trace_proto *p;
 		uint32_t pos;
@@ -116,6 +123,12 @@ bool msp_trace_is_meta_name(const struct msp_trace_reader *r, uint64_t string);
 /* Can a step of that opcode call it? */
 bool msp_meta_called_by(const struct msp_trace_facts *facts, uint32_t meta, uint8_t op);
 
+/* trace_upvalues.c: where those of the functions are that are known. */
+void msp_trace_upvalues_read(struct msp_trace_reader *r, struct msp_trace_facts *facts);
+/* The one that memory at a place is of; 0: none. */
+uint64_t msp_trace_upvalue_at(const struct msp_trace_reader *r, const struct msp_trace_facts *facts,
+			      uint64_t place);
+
 /* ---- All ways from one place to another (trace_steps.c) ---- */
 
 #define MSP_KEY_NONE 1
@@ -177,6 +190,14 @@ static inline bool msp_step_in(const uint64_t *set, uint32_t step)
 
 /* Where a part of the code begins or ends. */
 enum { MSP_AT_LOOP = -1 }; /* where the loop begins again; else a snapshot */
+
+/* trace_graph.c: adds a frame or a step, if it is not there; too many: sets that, and returns 0. */
+uint16_t msp_steps_add_frame(struct msp_steps *s, const struct msp_path_frame *f);
+uint32_t msp_steps_add(struct msp_steps *s, uint16_t frame, uint32_t pos, uint32_t not_to);
+/* The frame of a snapshot's node; what it has called that is not in Lua is left out. */
+uint16_t msp_steps_frame_of(struct msp_steps *s, uint16_t node);
+/* Makes back[] of edge[]. */
+void msp_steps_find_back(struct msp_steps *s);
 
 /*
  * All steps on ways from a snapshot, or from the loop's beginning, to a snapshot or the loop's end.
@@ -242,6 +263,7 @@ enum msp_makes {
 	MSP_MAKES_OVERFLOW = 1 << 24, /* computes with integers, and checks whether the result is one */
 	MSP_MAKES_ALL = (1 << 25) - 1,
 	MSP_MAKES_CHECK = 1 << 25, /* is it time for the collector? */
+	MSP_MAKES_HEAD = 1 << 26,  /* what is before all else */
 };
 /* Does a step of that opcode look for a metamethod, if what it works on is no number, table or string? */
 bool msp_has_metamethods(uint8_t op);
@@ -251,6 +273,10 @@ bool msp_builtin_is_ffi(const struct msp_trace_reader *r, uint8_t ffid);
 uint32_t msp_makes_once(const struct msp_steps *s, const struct msp_step *step);
 uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *step);
 uint64_t msp_key_of_step(const struct msp_steps *s, const struct msp_step *step);
+/* Can a step be the one that reads or writes an upvalue? (trace_upvalues.c) */
+bool msp_step_has_upvalue(const struct msp_steps *s, const struct msp_step *step, uint64_t upvalue);
+/* Can a step be the one that computes with numbers of which none is constant? */
+bool msp_step_has_variables(const struct msp_steps *s, const struct msp_step *step, uint32_t need);
 /* Can a step be the one that reads a slot of the trace's base? */
 bool msp_step_reads_slot(const struct msp_steps *s, const struct msp_step *step, uint32_t slot);
 /* What the step that made an instruction must be able to make. */

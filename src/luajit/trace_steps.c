@@ -9,80 +9,12 @@
 
 #define MAX_RECURSION 2 /* a function that is active is followed so many times more */
 
-/* ---- Steps and frames, each once ---- */
-
-static uint16_t add_frame(struct msp_steps *s, const struct msp_path_frame *f)
-{
-	const struct msp_path_frame *have;
-	uint32_t i;
-
-	for (i = 0; i < s->frames; i++) {
-		have = &s->frame[i];
-		if (have->proto == f->proto && have->addr == f->addr && have->depth == f->depth &&
-		    (!f->depth || (have->parent == f->parent && have->call == f->call)))
-			return i;
-	}
-	if (i == MSP_STEP_FRAMES || f->depth >= MSP_TRACE_DEPTH ||
-	    (f->proto && !msp_trace_need_bytecode(s->r, f->proto))) {
-		s->too_many = true;
-		return 0;
-	}
-	s->frame[i] = *f;
-	if (!f->depth)
-		s->frame[i].parent = i;
-	return s->frames++;
-}
+/* ---- Which step comes next ---- */
 
 static struct msp_bc_ins ins_at(const struct msp_steps *s, uint16_t frame, uint32_t pos)
 {
 	return msp_bc_decode(s->r->set, s->frame[frame].proto->ins[pos]);
 }
-
-static uint32_t add_step(struct msp_steps *s, uint16_t frame, uint32_t pos, uint32_t not_to)
-{
-	struct msp_step *step;
-	uint32_t i;
-
-	if (s->too_many || !s->frame[frame].proto ||
-	    pos >= msp_trace_proto_size(s->frame[frame].proto)) {
-		s->too_many = true;
-		return 0;
-	}
-	for (i = 0; i < s->steps; i++) {
-		step = &s->step[i];
-		if (step->pos == pos && step->frame == frame && step->not_to == not_to)
-			return i;
-	}
-	if (i == MSP_STEPS) {
-		s->too_many = true;
-		return 0;
-	}
-	s->step[i] = (struct msp_step){
-		.frame = frame, .pos = pos, .not_to = not_to, .op = ins_at(s, frame, pos).op};
-	return s->steps++;
-}
-
-/* The frame of a snapshot's node; what it has called that is not in Lua is left out. */
-static uint16_t frame_of(struct msp_steps *s, uint16_t node)
-{
-	const struct msp_trace_node *n = &s->r->image->node[node];
-	struct msp_path_frame f = {0};
-
-	if (n->parent) {
-		f.parent = frame_of(s, n->parent);
-		f.depth = s->frame[f.parent].depth + 1;
-		f.call = s->frame[f.parent].proto ? s->r->image->node[n->parent].pos : 0;
-	}
-	if (n->kind == MSP_RAW_LUA)
-		f.proto = msp_trace_proto_at(s->r, n->addr);
-	else
-		f.addr = n->addr;
-	if (n->kind == MSP_RAW_LUA && !f.proto)
-		s->too_many = true;
-	return s->too_many ? 0 : add_frame(s, &f);
-}
-
-/* ---- Which step comes next ---- */
 
 struct at {
 	uint32_t step; /* from which */
@@ -97,7 +29,7 @@ static void go_by(struct msp_steps *s, const struct at *at, uint16_t frame, uint
 	if ((frame == s->step[at->step].frame && pos == s->step[at->step].not_to) ||
 	    msp_steps_leaves_loop(s, frame, pos))
 		return;
-	to = add_step(s, frame, pos, MSP_PATH_NONE);
+	to = msp_steps_add(s, frame, pos, MSP_PATH_NONE);
 	if (s->edges == MSP_STEP_EDGES)
 		s->too_many = true;
 	if (s->too_many)
@@ -167,7 +99,7 @@ static void leave(struct msp_steps *s, const struct at *at, uint16_t frame)
 	for (uint32_t i = 0; i < facts->lowers; i++) {
 		struct msp_path_frame f = {.proto = facts->lower[i].proto};
 
-		frame = add_frame(s, &f);
+		frame = msp_steps_add_frame(s, &f);
 		go_by(s, at, frame, facts->lower[i].pos, MSP_EDGE_RETURNS);
 	}
 }
@@ -179,7 +111,7 @@ static bool is_tail_call(uint8_t op)
 
 static void enter(struct msp_steps *s, const struct at *at, struct msp_path_frame *f)
 {
-	uint16_t frame = add_frame(s, f);
+	uint16_t frame = msp_steps_add_frame(s, f);
 
 	if (!s->too_many)
 		go(s, at, frame, 0);
@@ -370,37 +302,18 @@ static void add_snap(struct msp_steps *s, uint32_t snap, bool starts, uint64_t *
 		s->too_many = true;
 		return;
 	}
-	frame = frame_of(s, leaf);
+	frame = msp_steps_frame_of(s, leaf);
 	if (s->too_many)
 		return;
 	*(starts ? &s->first : &s->last) = frame;
-	msp_step_add(set, add_step(s, frame, nodes[leaf].pos, MSP_PATH_NONE));
+	msp_step_add(set, msp_steps_add(s, frame, nodes[leaf].pos, MSP_PATH_NONE));
 	s->too_many |= !msp_trace_work(s->facts, msp_trace_proto_size(s->frame[frame].proto));
 	for (uint32_t pos = 1; pos < msp_trace_proto_size(s->frame[frame].proto) && !s->too_many;
 	     pos++)
 		if (branches(s, frame, pos, to) &&
 		    (to[0] == nodes[leaf].pos || to[1] == nodes[leaf].pos))
-			msp_step_add(set, add_step(s, frame, pos,
-						   starts ? nodes[leaf].pos : MSP_PATH_NONE));
-}
-
-static void find_back_edges(struct msp_steps *s)
-{
-	uint16_t *from = s->back_from;
-
-	memset(from, 0, sizeof(s->back_from));
-	for (uint32_t e = 0; e < s->edges; e++)
-		from[(s->edge[e] & ~MSP_EDGE_RETURNS) + 1]++;
-	for (uint32_t i = 0; i < s->steps; i++)
-		from[i + 1] += from[i];
-	for (uint32_t i = 0; i < s->steps; i++) /* moves each to where the next one begins */
-		for (uint32_t k = 0; k < s->step[i].edges; k++) {
-			uint16_t edge = s->edge[s->step[i].edge + k];
-
-			s->back[from[edge & ~MSP_EDGE_RETURNS]++] = i | (edge & MSP_EDGE_RETURNS);
-		}
-	memmove(from + 1, from, s->steps * sizeof(*from));
-	from[0] = 0;
+			msp_step_add(set, msp_steps_add(s, frame, pos,
+							starts ? nodes[leaf].pos : MSP_PATH_NONE));
 }
 
 /* All steps on the way, and those at which the loop comes round. */
@@ -450,7 +363,7 @@ static bool find_steps(struct msp_steps *s, int from, int to)
 	}
 	if (s->too_many || !any)
 		return false;
-	find_back_edges(s);
+	msp_steps_find_back(s);
 	return true;
 }
 
