@@ -175,6 +175,9 @@ def without(moonspy, folder):
 
 
 def main():
+    if os.geteuid():
+        print("record --probes: not root, whom the kernel does not let listen")
+        sys.exit(77)
     moonspy, luajit, library, comes = (os.path.abspath(word) for word in sys.argv[1:])
     notes = subprocess.run(["readelf", "-nW", library], stdout=subprocess.PIPE, text=True, check=True).stdout
     # Heartbeats are listened to for a moment only.
