@@ -88,7 +88,9 @@ static void print_probes(const struct subject *subject)
 		printf("%s", n ? ", " : "Probes: ");
 		cli_put_text(name);
 	}
-	printf(n ? "; record --probes listens to them\n" : "Probes: none\n");
+	printf(n ? "; record --probes listens to those that tell of VMs and of traces made or "
+		   "given up\n"
+		 : "Probes: none\n");
 }
 
 static void print_vm(const struct subject *subject, size_t i)

@@ -448,14 +448,6 @@ static int read_objects(struct reader *r)
 	return err;
 }
 
-/* Is a row behind the last one? Sorted, each goes to the end, as with objects. */
-static bool is_next(const struct msp_vm_events *last, const struct msp_vm_events *next)
-{
-	if (!last->event || last->pid != next->pid)
-		return !last->event || last->pid < next->pid;
-	return last->g == next->g ? strcmp(last->event, next->event) < 0 : last->g < next->g;
-}
-
 static int read_events(struct reader *r)
 {
 	struct msp_vm_events last = {0}, next;
@@ -467,7 +459,8 @@ static int read_events(struct reader *r)
 			return err;
 		next.pid = (int32_t)(uint32_t)t.row[0];
 		next.g = t.row[1];
-		if (t.row[0] > UINT32_MAX || !next.event || !is_next(&last, &next))
+		if (t.row[0] > UINT32_MAX || !next.event ||
+		    (i && msp_vm_events_compare(&last, &next) >= 0))
 			return refused(r, MSP_E_INVALID, "no event, or out of order");
 		err = msp_profile_add_vm_events(r->profile, next.pid, next.g, next.event, t.row[3]);
 		if (err)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What VMs did while they were recorded, as their probes told. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "profile/internal.h"
 
-static int compare(const struct msp_vm_events *a, const struct msp_vm_events *b)
+int msp_vm_events_compare(const struct msp_vm_events *a, const struct msp_vm_events *b)
 {
 	if (a->pid != b->pid)
 		return a->pid < b->pid ? -1 : 1;
@@ -13,42 +14,52 @@ static int compare(const struct msp_vm_events *a, const struct msp_vm_events *b)
 	return strcmp(a->event, b->event);
 }
 
-/* Where they are, or would have to be: mostly at the end, as readers and copies bring them sorted. */
-static uint32_t place(const struct msp_profile *profile, const struct msp_vm_events *events)
+static int compare(const void *a, const void *b)
 {
-	uint32_t at = profile->n_events;
-
-	while (at && compare(&profile->events[at - 1], events) >= 0)
-		at--;
-	return at;
+	return msp_vm_events_compare(a, b);
 }
+
+static void join(void *there, const void *other)
+{
+	struct msp_vm_events *events = there;
+
+	if (__builtin_add_overflow(events->count, ((const struct msp_vm_events *)other)->count,
+				   &events->count))
+		events->count = UINT64_MAX;
+}
+
+static const struct msp_sorted sorted = {sizeof(struct msp_vm_events), compare, join};
 
 int msp_profile_add_vm_events(struct msp_profile *profile, int32_t pid, uint64_t g,
 			      const char *event, uint64_t count)
 {
-	struct msp_vm_events new = {.pid = pid, .g = g, .count = count}, *at;
-	uint32_t i;
+	struct msp_vm_events new = {.pid = pid, .g = g, .count = count};
 	int err;
 
 	if (!event || !event[0])
 		return MSP_E_INVALID;
 	if (!count)
 		return 0;
-	if ((err = msp_intern(&profile->strings, profile->seed, event, &new.event)) ||
-	    (err = msp_grow(&profile->events, profile->n_events, &profile->events_room,
-			    sizeof(*profile->events))))
+	if ((err = msp_intern(&profile->strings, profile->seed, event, &new.event)))
 		return err;
-	i = place(profile, &new);
-	at = &profile->events[i];
-	if (i < profile->n_events && !compare(at, &new)) {
-		if (__builtin_add_overflow(at->count, count, &at->count))
-			at->count = UINT64_MAX;
-		return 0;
+	return msp_sorted_add(&sorted, &profile->events, &profile->n_events, &profile->events_room,
+			      &new);
+}
+
+int msp_events_copy(const struct msp_profile *from, struct msp_profile *to)
+{
+	struct msp_vm_events *copy = calloc(from->n_events ? from->n_events : 1, sizeof(*copy));
+	int err = copy ? 0 : MSP_E_NOMEM;
+
+	for (uint32_t i = 0; !err && i < from->n_events; i++) {
+		copy[i] = from->events[i];
+		err = msp_intern(&to->strings, to->seed, copy[i].event, &copy[i].event);
 	}
-	memmove(at + 1, at, (profile->n_events - i) * sizeof(*at));
-	*at = new;
-	profile->n_events++;
-	return 0;
+	if (!err)
+		err = msp_sorted_merge(&sorted, &to->events, &to->n_events, &to->events_room, copy,
+				       from->n_events);
+	free(copy);
+	return err;
 }
 
 const struct msp_vm_events *msp_profile_vm_events(const struct msp_profile *profile, size_t i)

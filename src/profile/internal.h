@@ -73,6 +73,25 @@ size_t msp_strings_memory(const struct msp_strings *strings);
 /* Room for one more element in an array; doubles it. */
 int msp_grow(void *array, uint32_t n, uint32_t *room, size_t size);
 
+/* Sorted arrays that have each element once. array: address of the pointer to the first of n. */
+struct msp_sorted {
+	size_t size;
+	int (*compare)(const void *a, const void *b);
+	void (*join)(void *there, const void *other); /* the same again */
+};
+/* Where an element is, or would have to be. */
+uint32_t msp_sorted_place(const struct msp_sorted *sorted, void *array, uint32_t n,
+			  const void *element, bool *there);
+int msp_sorted_add(const struct msp_sorted *sorted, void *array, uint32_t *n, uint32_t *room,
+		   const void *element);
+/* Adds count others, which are sorted too; takes as long as both are. An error: nothing is added. */
+int msp_sorted_merge(const struct msp_sorted *sorted, void *array, uint32_t *n, uint32_t *room,
+		     const void *other, uint32_t count);
+
+/* Adds the one's to the other's. */
+int msp_objects_copy(const struct msp_profile *from, struct msp_profile *to);
+int msp_events_copy(const struct msp_profile *from, struct msp_profile *to);
+
 /* Number of (pid, tid), added where new. Negative: error code. */
 int64_t msp_profile_thread(struct msp_profile *profile, int32_t pid, int32_t tid);
 

@@ -1,75 +1,76 @@
 /* SPDX-License-Identifier: MIT */
 /* The files that native frames lie in. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "profile/internal.h"
 
-/* Where an object is, or would have to be. */
-static uint32_t place(const struct msp_profile *profile, const char *name, bool *there)
+static int compare(const void *a, const void *b)
 {
-	uint32_t low = 0, high = profile->n_objects;
-
-	/* Readers and copies bring them sorted. */
-	if (high && strcmp(profile->objects[high - 1].name, name) < 0)
-		low = high;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (strcmp(profile->objects[middle].name, name) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*there = low < profile->n_objects && !strcmp(profile->objects[low].name, name);
-	return low;
+	return strcmp(((const struct msp_object *)a)->name, ((const struct msp_object *)b)->name);
 }
 
-static int insert(struct msp_profile *profile, uint32_t at, const struct msp_object *object)
+/* What two say differently is not known. */
+static void join(void *there, const void *other)
 {
-	int err = msp_grow(&profile->objects, profile->n_objects, &profile->objects_room,
-			   sizeof(*profile->objects));
+	struct msp_object *object = there;
+	const struct msp_object *too = other;
 
-	if (err)
+	if (object->build_id != too->build_id)
+		object->build_id = NULL;
+	if (object->path != too->path)
+		object->path = NULL;
+}
+
+static const struct msp_sorted sorted = {sizeof(struct msp_object), compare, join};
+
+static int intern(struct msp_profile *profile, struct msp_object *object)
+{
+	int err;
+
+	if ((err = msp_intern(&profile->strings, profile->seed, object->name, &object->name)) ||
+	    (err = msp_intern(&profile->strings, profile->seed, object->build_id,
+			      &object->build_id)))
 		return err;
-	memmove(&profile->objects[at + 1], &profile->objects[at],
-		(profile->n_objects - at) * sizeof(*profile->objects));
-	profile->objects[at] = *object;
-	profile->n_objects++;
-	return 0;
+	return msp_intern(&profile->strings, profile->seed, object->path, &object->path);
 }
 
 int msp_profile_set_object(struct msp_profile *profile, const char *object, const char *build_id,
 			   const char *path)
 {
-	struct msp_object new;
-	bool there;
-	uint32_t at;
-	int err;
+	struct msp_object new = {.name = object, .build_id = build_id, .path = path};
+	int err = object ? intern(profile, &new) : MSP_E_INVALID;
 
-	if (!object)
-		return MSP_E_INVALID;
-	if ((err = msp_intern(&profile->strings, profile->seed, object, &new.name)) ||
-	    (err = msp_intern(&profile->strings, profile->seed, build_id, &new.build_id)) ||
-	    (err = msp_intern(&profile->strings, profile->seed, path, &new.path)))
-		return err;
-	at = place(profile, object, &there);
-	if (!there)
-		return insert(profile, at, &new);
-	if (profile->objects[at].build_id != new.build_id)
-		profile->objects[at].build_id = NULL;
-	if (profile->objects[at].path != new.path)
-		profile->objects[at].path = NULL;
-	return 0;
+	return err ? err
+		   : msp_sorted_add(&sorted, &profile->objects, &profile->n_objects,
+				    &profile->objects_room, &new);
+}
+
+int msp_objects_copy(const struct msp_profile *from, struct msp_profile *to)
+{
+	struct msp_object *copy = calloc(from->n_objects ? from->n_objects : 1, sizeof(*copy));
+	int err = copy ? 0 : MSP_E_NOMEM;
+
+	for (uint32_t i = 0; !err && i < from->n_objects; i++) {
+		copy[i] = from->objects[i];
+		err = intern(to, &copy[i]);
+	}
+	if (!err)
+		err = msp_sorted_merge(&sorted, &to->objects, &to->n_objects, &to->objects_room,
+				       copy, from->n_objects);
+	free(copy);
+	return err;
 }
 
 bool msp_profile_object(const struct msp_profile *profile, const char *object,
 			const char **build_id, const char **path)
 {
+	struct msp_object *objects = profile->objects, wanted = {.name = object};
 	bool there;
-	uint32_t at = place(profile, object, &there);
+	uint32_t at = msp_sorted_place(&sorted, &objects, profile->n_objects, &wanted, &there);
 
-	*build_id = there ? profile->objects[at].build_id : NULL;
-	*path = there ? profile->objects[at].path : NULL;
+	*build_id = there ? objects[at].build_id : NULL;
+	*path = there ? objects[at].path : NULL;
 	return there;
 }
 

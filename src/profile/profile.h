@@ -69,6 +69,8 @@ struct msp_vm_events {
 /* Adds to what there is. Count 0: nothing. */
 int msp_profile_add_vm_events(struct msp_profile *profile, int32_t pid, uint64_t g, const char *event,
 			      uint64_t count);
+/* Their order. */
+int msp_vm_events_compare(const struct msp_vm_events *a, const struct msp_vm_events *b);
 /* The i-th, by process, VM and event; NULL: there are no more. */
 const struct msp_vm_events *msp_profile_vm_events(const struct msp_profile *profile, size_t i);
 struct msp_quality *msp_profile_quality(struct msp_profile *profile);

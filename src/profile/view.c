@@ -115,13 +115,9 @@ int msp_profile_copy_meta(const struct msp_profile *from, struct msp_profile *to
 	for (uint32_t i = 0; !err && i < from->n_meta; i++)
 		if (!msp_profile_meta(to, from->meta[i].key))
 			err = msp_profile_set_meta(to, from->meta[i].key, from->meta[i].value);
-	for (uint32_t i = 0; !err && i < from->n_objects; i++)
-		err = msp_profile_set_object(to, from->objects[i].name, from->objects[i].build_id,
-					     from->objects[i].path);
-	for (uint32_t i = 0; !err && i < from->n_events; i++)
-		err = msp_profile_add_vm_events(to, from->events[i].pid, from->events[i].g,
-						from->events[i].event, from->events[i].count);
-	return err;
+	if (!err)
+		err = msp_objects_copy(from, to);
+	return err ? err : msp_events_copy(from, to);
 }
 
 static int copy_names(const struct msp_profile *from, bool threads, struct msp_profile *to)

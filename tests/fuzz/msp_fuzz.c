@@ -109,6 +109,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	free(first);
 	free(second);
+	if (msp_profile_merge(again, profile) ||
+	    msp_profile_object_count(again) != msp_profile_object_count(profile))
+		abort();
 	msp_profile_free(profile);
 	msp_profile_free(again);
 	return 0;

@@ -327,6 +327,39 @@ static void test_events(void **state)
 	msp_profile_free(q);
 }
 
+/* Two lists that interleave: a merge that moved the rest for each row would take minutes. */
+static void test_many_merge(void **state)
+{
+	enum { ROWS = 400000 };
+	struct msp_profile *p = msp_profile_new(), *q = msp_profile_new();
+	char name[24];
+
+	for (int i = 0; i < ROWS; i++) {
+		snprintf(name, sizeof(name), "%08d", i);
+		msp_profile_add_vm_events(i % 2 ? p : q, i, 1, "made", 1);
+		msp_profile_set_object(i % 2 ? p : q, name, NULL, name);
+		if (i % 4 == 3) {
+			msp_profile_add_vm_events(q, i, 1, "made", 2);
+			msp_profile_set_object(q, name, NULL, "another");
+		}
+	}
+	assert_int_equal(msp_profile_merge(p, q), 0);
+	assert_int_equal(msp_profile_object_count(p), ROWS);
+	for (int i = 0; i < ROWS; i++) {
+		const struct msp_vm_events *e = msp_profile_vm_events(p, (size_t)i);
+		const char *id, *path;
+
+		snprintf(name, sizeof(name), "%08d", i);
+		assert_true(msp_profile_object(p, name, &id, &path));
+		if ((path == NULL) != (i % 4 == 3) || e->pid != i ||
+		    e->count != (i % 4 == 3 ? 3 : 1))
+			fail_msg("row %d: %d, %lu times", i, e->pid, (unsigned long)e->count);
+	}
+	assert_null(msp_profile_vm_events(p, ROWS));
+	msp_profile_free(p);
+	msp_profile_free(q);
+}
+
 /* Memory is bound by the number of different stacks, not of samples. */
 static void test_a_stack_seen_again_takes_no_memory(void **state)
 {
@@ -369,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_many_merge),
 		cmocka_unit_test(test_a_stack_seen_again_takes_no_memory),
 	};
 
