@@ -587,26 +587,33 @@ static bool ifuncf_event(struct msp_sym_env *env, const struct msp_sym_event *ev
 	return false;
 }
 
+struct islt {
+	bool dualnum, ended; /* it has been followed to its end */
+};
+
 /* BC_ISLT of a DUALNUM build compares integers too: two values, none of them a constant. */
 static bool islt_event(struct msp_sym_env *env, const struct msp_sym_event *ev)
 {
-	bool *dualnum = env->ctx;
+	struct islt *islt = env->ctx;
 
 	if (ev->kind == MSP_SYM_AT_CMP && !is_const(env, ev->a) && !is_const(env, ev->b))
-		*dualnum = true;
-	return ev->kind == MSP_SYM_AT_JUMP;
+		islt->dualnum = true;
+	islt->ended |= ev->kind == MSP_SYM_AT_JUMP;
+	return islt->ended;
 }
 
 static void read_single_handlers(struct vm_reader *r)
 {
 	struct msp_lj_build *build = r->build;
-	bool dualnum = false;
+	struct islt islt = {false};
 
 	if (build->has[MSP_LJ_FIELD_pt_size] && build->has[MSP_LJ_FIELD_bc_funcf] &&
 	    build->layout.bc_funcf + 1U < build->handler_count)
 		run(r, build->handler[build->layout.bc_funcf + 1], 100, ifuncf_event);
-	run_with(r, build->handler[0], 40, islt_event, &dualnum);
-	MSP_LJ_FOUND(build, dualnum, "code", dualnum, "whether BC_ISLT compares integers");
+	run_with(r, build->handler[0], 40, islt_event, &islt);
+	if (islt.dualnum || islt.ended)
+		MSP_LJ_FOUND(build, dualnum, "code", islt.dualnum,
+			     "whether BC_ISLT compares integers");
 }
 
 /* The block's unwind rule, made by the assembler's author, says the frame's size too. */

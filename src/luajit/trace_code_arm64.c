@@ -245,8 +245,8 @@ static void follow_check(struct msp_trace_decoder *d, const cs_insn *insn,
 }
 
 /*
- * A node's key is compared with a string (asm_hrefk(), asm_href()); the size of a table's hash is
- * told by its place in it.
+ * A node's key is compared with a string (asm_hrefk(), asm_href()). The size of a table's hash is told
+ * by its place in it, and that the trace ends where it is another one.
  */
 static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
 {
@@ -254,6 +254,11 @@ static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 	uint64_t value = 0, string;
 	int loaded = msp_arm64_general(insn, 0);
 
+	if (d->hmask && insn->id == ARM64_INS_B && insn->detail->arm64.cc == ARM64_CC_NE) {
+		out->does |= MSP_DOES_KEY;
+		out[-1].does |= MSP_DOES_KEY;
+	}
+	d->hmask = false;
 	if (insn->id != ARM64_INS_CMP || last->shift.value)
 		return;
 	if (last->type == ARM64_OP_IMM)
@@ -262,8 +267,7 @@ static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 		loaded = msp_arm64_general(insn, 1);
 	else if (!msp_arm64_constant(d, insn, 1, &value))
 		return;
-	if (msp_arm64_held(d, loaded).kind == MSP_HELD_HMASK && !(value & (value + 1)))
-		out->does |= MSP_DOES_KEY;
+	d->hmask = msp_arm64_held(d, loaded).kind == MSP_HELD_HMASK && !(value & (value + 1));
 	if (last->type == ARM64_OP_IMM || !msp_arm64_is_wide(msp_arm64_operand(insn, 0)->reg))
 		return;
 	if (value > UINT32_MAX)

@@ -336,6 +336,8 @@ void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 				      .imm = constant(insn),
 				      .place = place_of(d, insn),
 				      .jump = jump_of(insn, d->handle)};
+	if (d->layout->dualnum) /* any number may be an integer, and become one */
+		out->does &= ~(uint32_t)MSP_DOES_TOINT;
 	if (d->base && reads_slot(insn, &out->slot)) {
 		out->does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
 		out->does |= MSP_DOES_SLOT;

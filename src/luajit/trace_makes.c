@@ -36,19 +36,20 @@ static const uint32_t makes[MSP_BC_COUNT] = {
 	[MSP_BC_ADDVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVN] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVN] = NUMBER | MSP_MAKES_FMUL | FADD,
-	[MSP_BC_DIVVN] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_DIVVN] = NUMBER | FADD | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODVN] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_ADDNV] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBNV] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULNV] = NUMBER | MSP_MAKES_FMUL | FADD,
-	[MSP_BC_DIVNV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_DIVNV] = NUMBER | FADD | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODNV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
 	[MSP_BC_ADDVV] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_SUBVV] = NUMBER | FADD | MSP_MAKES_FSUB,
 	[MSP_BC_MULVV] = NUMBER | MSP_MAKES_FMUL | FADD,
-	[MSP_BC_DIVVV] = NUMBER | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
+	[MSP_BC_DIVVV] = NUMBER | FADD | MSP_MAKES_FMUL | MSP_MAKES_FDIV,
 	[MSP_BC_MODVV] = NUMBER | FLOATS | MSP_MAKES_ROUND | MSP_MAKES_AND | MSP_MAKES_CALL,
-	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_CALL | MSP_MAKES_SQRT | MSP_MAKES_ROUND,
+	[MSP_BC_POW] = NUMBER | FLOATS | MSP_MAKES_CALL | MSP_MAKES_SQRT | MSP_MAKES_ROUND |
+		       MSP_MAKES_BOUND,
 	[MSP_BC_CAT] = MSP_MAKES_ALL,
 	[MSP_BC_UGET] = MSP_MAKES_BOUND,
 	[MSP_BC_USETV... MSP_BC_USETP] =
@@ -96,8 +97,9 @@ static bool is_one_of(uint8_t op, uint8_t vn, uint8_t nv, uint8_t vv)
 }
 
 /*
- * Arithmetic that becomes another one (lj_opt_fold.c): with a number that is negated; by 2. What
- * is multiplied or divided by -1 is negated.
+ * Arithmetic that becomes another one (lj_opt_fold.c): with a number that is negated; by 2, which
+ * adds it to itself, also where it was a division by 0.5. What is multiplied or divided by -1 is
+ * negated.
  */
 static uint32_t with_numbers(const struct msp_trace_facts *facts, uint8_t op, uint32_t can)
 {
@@ -105,7 +107,8 @@ static uint32_t with_numbers(const struct msp_trace_facts *facts, uint8_t op, ui
 		can &= ~(uint32_t)MSP_MAKES_FSUB;
 	if (!facts->negates && is_one_of(op, MSP_BC_SUBVN, MSP_BC_SUBNV, MSP_BC_SUBVV))
 		can &= ~(uint32_t)FADD;
-	if (!facts->doubles && is_one_of(op, MSP_BC_MULVN, MSP_BC_MULNV, MSP_BC_MULVV))
+	if (!facts->doubles && (is_one_of(op, MSP_BC_MULVN, MSP_BC_MULNV, MSP_BC_MULVV) ||
+				is_one_of(op, MSP_BC_DIVVN, MSP_BC_DIVNV, MSP_BC_DIVVV)))
 		can &= ~(uint32_t)FADD;
 	return can;
 }
@@ -237,7 +240,7 @@ uint32_t msp_makes_of_step(const struct msp_steps *s, const struct msp_step *ste
 	return MSP_MAKES_ALL & ~(uint32_t)MSP_MAKES_FOREIGN;
 }
 
-/* By 2 is to add what it is to itself. */
+/* By 2, or divided by 0.5, is to add what it is to itself. */
 bool msp_step_has_variables(const struct msp_steps *s, const struct msp_step *step, uint32_t need)
 {
 	if (step->unknown)
@@ -245,8 +248,6 @@ bool msp_step_has_variables(const struct msp_steps *s, const struct msp_step *st
 	switch (step->op) {
 	case MSP_BC_ADDVN ... MSP_BC_SUBVN:
 	case MSP_BC_ADDNV ... MSP_BC_SUBNV:
-	case MSP_BC_DIVVN:
-	case MSP_BC_DIVNV:
 		return false;
 	case MSP_BC_BNOT ... MSP_BC_BSAR:
 		return false;
@@ -254,6 +255,8 @@ bool msp_step_has_variables(const struct msp_steps *s, const struct msp_step *st
 		return step->calls != MSP_CALLEE_BUILTIN || step->makes & MSP_MAKES_FMUL;
 	case MSP_BC_MULVN:
 	case MSP_BC_MULNV:
+	case MSP_BC_DIVVN:
+	case MSP_BC_DIVNV:
 		return s->facts->doubles && need & MSP_MAKES_FADD;
 	default:
 		return true;

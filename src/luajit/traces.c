@@ -94,7 +94,7 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 	struct msp_trace_image *image;
 	int err;
 
-	if (!at)
+	if (!at || !vm->ident) /* it could not be read: that is no identity */
 		return MSP_E_GONE;
 	err = msp_trace_image_read(&t->layout, t->mem, t->g, at, vm, t->build, t->descriptor,
 				   &image);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # usage: build.sh. Builds the LuaJIT that says what its traces are made of, from Debian's source package with
 # truth_record.c added; prints its path. Exit 77 with a reason if the package cannot be had. SUITE (bookworm) says which;
-# GC64=no or GC64=yes: built without or with it, else as it comes. ARCH=arm64: for that, by cross compiler.
+# GC64=no or GC64=yes: built without or with it, else as it comes; DUALNUM=yes: with integers beside its numbers.
+# ARCH=arm64: for that, by cross compiler.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -13,6 +14,7 @@ case ${GC64:-} in
 no) flags=-DLUAJIT_DISABLE_GC64 name=luajit32 ;;
 yes) flags=-DLUAJIT_ENABLE_GC64 name=luajit64 ;;
 esac
+[ "${DUALNUM:-}" != yes ] || flags="$flags -DLUAJIT_NUMMODE=2" name=${name}dual
 folder=$cache/traces/$suite${ARCH:+-$ARCH}
 cross=
 [ "${ARCH:-}" != arm64 ] || cross=aarch64-linux-gnu-

@@ -42,6 +42,7 @@ static void test_keys(void **state)
 	       0x910b6065,    /* add x5, x3, #728: another one */
 	       0xb940379b,    /* ldr w27, [x28, #52] */
 	       0x7100077f,    /* cmp w27, #1 */
+	       0x540000c1,    /* b.ne */
 	       0xf940079b,    /* ldr x27, [x28, #8] */
 	       0xeb03037f,    /* cmp x27, x3 */
 	       0xf940079e,    /* ldr x30, [x28, #8] */
@@ -51,10 +52,27 @@ static void test_keys(void **state)
 	assert_int_equal(ins[4].does, MSP_DOES_COPY);
 	assert_int_equal(ins[6].does, MSP_DOES_COMPARE | MSP_DOES_KEY);
 	assert_int_equal(ins[6].key, 0);
-	assert_int_equal(ins[8].does, MSP_DOES_COMPARE | MSP_DOES_KEY);
-	assert_int_equal(ins[8].key, STRING);
-	assert_int_equal(ins[10].key, STRING + 728);
-	assert_int_equal(ins[12].does, MSP_DOES_COMPARE);
+	assert_int_equal(ins[7].does, MSP_DOES_BRANCH | MSP_DOES_KEY);
+	assert_int_equal(ins[9].does, MSP_DOES_COMPARE | MSP_DOES_KEY);
+	assert_int_equal(ins[9].key, STRING);
+	assert_int_equal(ins[11].key, STRING + 728);
+	assert_int_equal(ins[13].does, MSP_DOES_COMPARE);
+}
+
+/* A C type's number may lie where a table has the size of its hash, and a loop may end with it. */
+static void test_no_key(void **state)
+{
+	(void)state;
+	DECODE(0, 0xb940379b, /* ldr w27, [x28, #52] */
+	       0x7100077f,    /* cmp w27, #1 */
+	       0x540000cc,    /* b.gt */
+	       0x7100077f,    /* cmp w27, #1 */
+	       0xd503201f,    /* nop */
+	       0x540000c1);   /* b.ne */
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(ins[i].does & MSP_DOES_KEY, 0);
+	assert_int_equal(ins[1].does, MSP_DOES_COMPARE);
+	assert_int_equal(ins[2].does, MSP_DOES_BRANCH);
 }
 
 /* What was a constant before the loop is one in it, but not a number, which a variable may begin with. */
@@ -187,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_keys),   cmocka_unit_test(test_loop),
 		cmocka_unit_test(test_check),  cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_values), cmocka_unit_test(test_joined),
+		cmocka_unit_test(test_no_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

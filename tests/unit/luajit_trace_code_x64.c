@@ -12,11 +12,14 @@
 
 static struct msp_trace_ins ins[MAX];
 
+static bool dualnum; /* of the VM that is next */
+
 static void decode(bool gc64, uint32_t loop, const char *code, size_t size)
 {
 	struct msp_lj_layout y = {.arch = MSP_ARCH_X86_64,
 				  .gc64 = gc64,
 				  .fr2 = gc64,
+				  .dualnum = dualnum,
 				  .g_cur_L = 0x170,
 				  .g_jit_base = JIT_BASE,
 				  .g_vmstate = VMSTATE};
@@ -93,6 +96,18 @@ static void test_toint(void **state)
 	assert_int_equal(ins[3].joined, MSP_JOINED_NUMBERS);
 	assert_int_equal(ins[7].joined, MSP_JOINED_NOT);
 	assert_int_equal(ins[9].joined, MSP_JOINED_NOT);
+}
+
+/* Where numbers may be integers anyway, to make one does not tell what it is for. */
+static void test_dualnum(void **state)
+{
+	(void)state;
+	DECODE(true, 0, "\xf2\x0f\x2c\xc7" /* cvttsd2si eax, xmm7 */);
+	assert_int_equal(ins[0].does, MSP_DOES_CONVERT | MSP_DOES_TOINT);
+	dualnum = true;
+	DECODE(true, 0, "\xf2\x0f\x2c\xc7");
+	dualnum = false;
+	assert_int_equal(ins[0].does, MSP_DOES_CONVERT);
 }
 
 /* A type is looked at for the value that is loaded next. */
@@ -278,11 +293,11 @@ static void test_head_computes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_joined),	      cmocka_unit_test(test_toint),
-		cmocka_unit_test(test_loads),	      cmocka_unit_test(test_wide_loads),
-		cmocka_unit_test(test_keys),	      cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_base),	      cmocka_unit_test(test_head),
-		cmocka_unit_test(test_head_computes),
+		cmocka_unit_test(test_joined),	   cmocka_unit_test(test_toint),
+		cmocka_unit_test(test_dualnum),	   cmocka_unit_test(test_loads),
+		cmocka_unit_test(test_wide_loads), cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_numbers),	   cmocka_unit_test(test_base),
+		cmocka_unit_test(test_head),	   cmocka_unit_test(test_head_computes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,6 +149,11 @@ static void test_flush(void **state)
 	base = base_frame(image);
 	n = msp_lj_traces_frames(seen, &vm, &base, before, &fresh);
 	assert_true(n > 0 && fresh);
+	/* a sample whose identity could not be read is of no trace that there is now */
+	any = vm;
+	any.ident = 0;
+	assert_int_equal(msp_lj_traces_frames(seen, &any, &base, after, &fresh), MSP_E_GONE);
+	assert_false(fresh);
 	/* one that has seen no sample of it, but was told that it was made; and was told lies */
 	told = msp_lj_traces_new(f->layout, NULL, f->mem, f->g);
 	assert_int_equal(msp_read(f->mem, image->at + f->layout->T_mcode, &mcode, 8), 0);
