@@ -105,8 +105,10 @@ static bool read_note(const struct msp_image *image, const char *provider, const
 	if (!arguments || strcmp(theirs, provider) != 0 || strlen(name) >= sizeof(out->name))
 		return false;
 	snprintf(out->name, sizeof(out->name), "%s", name);
+	if (!place(image, location + (base ? base - of_base : 0), out))
+		return false;
 	read_arguments(image->arch, arguments, out);
-	return place(image, location + (base ? base - of_base : 0), out);
+	return true;
 }
 
 static uint64_t aligned(uint64_t size)
@@ -145,7 +147,8 @@ int msp_image_probes(struct msp_image *image, const char *provider, struct msp_p
 	size_t count;
 
 	*out = NULL;
-	if (image->arch < 0 || !section || section->size > MOST_BYTES ||
+	/* what is loaded is never compressed; and would be of any size then */
+	if (image->arch < 0 || !section || section->compressed || section->size > MOST_BYTES ||
 	    msp_section_read(image, MSP_SECTION_PROBES, &bytes))
 		return 0;
 	base = msp_image_section(image, MSP_SECTION_PROBES_BASE);

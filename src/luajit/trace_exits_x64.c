@@ -19,7 +19,7 @@ enum { PUSH = 0x6a, JMP8 = 0xeb, JMP32 = 0xe9 };
 /* The exit that a stub is for; -1: it is none. */
 static int stub_exit(struct msp_trace_exits *e, uint64_t at)
 {
-	const uint8_t *p = msp_exits_bytes(e, at, 4);
+	const uint8_t *p = msp_exits_bytes(e, &e->led, at, 4);
 	size_t jump = e->r->layout->gc64 ? 2 : 10; /* from the second push on */
 	uint32_t low;
 
@@ -27,7 +27,7 @@ static int stub_exit(struct msp_trace_exits *e, uint64_t at)
 		return -1;
 	low = p[1];
 	at += p[2] == JMP8 ? 4 + p[3] : 2;
-	p = msp_exits_bytes(e, at, jump + 1);
+	p = msp_exits_bytes(e, &e->led, at, jump + 1);
 	return p && p[0] == PUSH && p[jump] == JMP32 ? (int)(low | (uint32_t)p[1] << 8) : -1;
 }
 
@@ -61,7 +61,7 @@ int msp_exits_x64(struct msp_trace_exits *e, uint64_t jump)
 
 	if (exit >= 0)
 		return exit;
-	head = msp_exits_bytes(e, jump, MSP_EXITS_WINDOW / 2);
+	head = msp_exits_bytes(e, &e->led, jump, MSP_EXITS_WINDOW / 2);
 	for (size_t i = 0; head && !number && i + STORE_SIZE <= MSP_EXITS_WINDOW / 2; i++)
 		number = stored_number(e->r->layout, head + i);
 	return msp_exits_of_side(e, number, jump);

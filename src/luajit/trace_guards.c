@@ -8,21 +8,21 @@
 #include "luajit/trace_exits.h"
 
 /* The last exits of all may end where what is mapped ends: half of the window then. */
-static size_t read_window(struct msp_trace_exits *e, uint64_t at)
+static void read_window(struct msp_trace_exits *e, struct msp_exits_window *w, uint64_t at)
 {
-	e->at = at & ~(uint64_t)(MSP_EXITS_WINDOW / 2 - 1);
-	if (!msp_read(e->r->mem, e->at, e->window, MSP_EXITS_WINDOW))
-		return MSP_EXITS_WINDOW;
-	return msp_read(e->r->mem, e->at, e->window, MSP_EXITS_WINDOW / 2) ? 0
-									   : MSP_EXITS_WINDOW / 2;
+	w->at = at & ~(uint64_t)(MSP_EXITS_WINDOW / 2 - 1);
+	w->have = 0;
+	for (size_t size = MSP_EXITS_WINDOW; !w->have && size >= MSP_EXITS_WINDOW / 2; size /= 2)
+		if (e->reads++ < MSP_EXITS_READS && !msp_read(e->r->mem, w->at, w->bytes, size))
+			w->have = size;
 }
 
-const uint8_t *msp_exits_bytes(struct msp_trace_exits *e, uint64_t at, size_t n)
+const uint8_t *msp_exits_bytes(struct msp_trace_exits *e, struct msp_exits_window *w, uint64_t at,
+			       size_t n)
 {
-	if (at - e->at >= e->have || e->have - (at - e->at) < n)
-		e->have = read_window(e, at);
-	return at - e->at < e->have && e->have - (at - e->at) >= n ? e->window + (at - e->at)
-								   : NULL;
+	if (at - w->at >= w->have || w->have - (at - w->at) < n)
+		read_window(e, w, at);
+	return at - w->at < w->have && w->have - (at - w->at) >= n ? w->bytes + (at - w->at) : NULL;
 }
 
 int msp_exits_of_side(struct msp_trace_exits *e, uint32_t number, uint64_t code)
@@ -88,9 +88,9 @@ void msp_trace_place_snaps(struct msp_trace_reader *r)
 		return;
 	for (uint32_t i = begin; i < r->ins_count; i++) {
 		number = exit_of(&e, r->ins[i].jump);
-		if (number < 0)
+		if (number < 0 && e.reads < MSP_EXITS_READS)
 			continue;
-		if ((uint32_t)number < last || number >= image->snap_count) {
+		if (number < 0 || (uint32_t)number < last || number >= image->snap_count) {
 			place_none(image);
 			return;
 		}

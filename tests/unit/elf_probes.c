@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Notes of probes: what they say, what is not believed, and notes that lie. */
+#include <zlib.h>
+
 #include "elf_help.h"
 
 #define NOP_AT (TEXT_OFFSET + 0x10)
@@ -114,6 +116,39 @@ static void test_wrong_places(void **state)
 	msp_image_close(image);
 }
 
+/* Notes that a program has loaded are never compressed: a small file would become a large one here. */
+static void test_compressed(void **state)
+{
+	static struct test_elf elf;
+	struct note note = {.size = 0};
+	Elf64_Chdr chdr = {.ch_type = ELFCOMPRESS_ZLIB};
+	uint8_t packed[2048] = {0};
+	uLongf size = sizeof(packed) - sizeof(chdr);
+	struct msp_image *image;
+	struct msp_probe *p;
+
+	(void)state;
+	ADD(&note, NOP_AT, 0, "luajit\0one\0008@%rdi");
+	chdr.ch_size = note.size;
+	memcpy(packed, &chdr, sizeof(chdr));
+	assert_int_equal(compress2(packed + sizeof(chdr), &size, note.bytes, note.size, 9), Z_OK);
+	for (int i = 0; i < 2; i++) {
+		test_elf_start(&elf, EM_X86_64, 0);
+		if (i)
+			test_elf_section(&elf, ".note.stapsdt", SHT_NOTE, packed,
+					 sizeof(chdr) + size)
+				->sh_flags = SHF_COMPRESSED;
+		else
+			test_elf_section(&elf, ".note.stapsdt", SHT_NOTE, note.bytes, note.size);
+		elf.bytes[NOP_AT] = 0x90;
+		test_elf_finish(&elf);
+		image = test_elf_open(&elf, &(struct msp_image_options){.name = "x"});
+		assert_int_equal(msp_image_probes(image, "luajit", &p), !i);
+		free(p);
+		msp_image_close(image);
+	}
+}
+
 /* Whatever byte is changed: what is handed out lies on the nop, and has a name that ends. */
 static void test_lies(void **state)
 {
@@ -147,9 +182,8 @@ static void test_lies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_registers),
-		cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_wrong_places),
+		cmocka_unit_test(test_registers),    cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_wrong_places), cmocka_unit_test(test_compressed),
 		cmocka_unit_test(test_lies),
 	};
 

@@ -7,7 +7,7 @@
 #include "luajit_mutator.h"
 
 #include "luajit/jit.h"
-#include "luajit/trace_image.h"
+#include "luajit/trace_exits.h"
 
 #define MAX_TRACES 256
 #define ROUNDS 300
@@ -253,6 +253,70 @@ static void test_hostile(void **state)
 	assert_true(read > 10);
 }
 
+#define CODE 0x40000000ull
+#define CODE_SIZE 0x1000
+#define JUMPS 1000
+
+struct endless {
+	uint32_t reads;
+};
+
+/* The exits of trace 1 behind its code; all else is guards, each of which leads far away. */
+static int endless_read(void *ctx, uint64_t addr, void *buf, size_t size)
+{
+	static const uint32_t head[] = {0xf90003fe, 0x94000010, 0x52800020};
+	struct endless *e = ctx;
+	uint32_t word;
+
+	e->reads++;
+	for (size_t at = 0; at < size; at += 4) {
+		word = 0x54000001 | (uint32_t)((addr + at) * 2654435761u >> 15 & 0x3ffff) << 5;
+		if (addr + at - CODE - CODE_SIZE < sizeof(head))
+			word = head[(addr + at - CODE - CODE_SIZE) / 4];
+		memcpy((char *)buf + at, &word, 4);
+	}
+	return 0;
+}
+
+/* Of a target that leads on and on so much is read and no more, and then nothing is said. */
+static void test_endless(void **state)
+{
+	struct endless endless = {0};
+	struct msp_memory mem = {.read = endless_read, .ctx = &endless};
+	struct msp_lj_layout y = {.arch = MSP_ARCH_ARM64, .gc64 = 1};
+	struct msp_trace_snap snap[2] = {{.end = CODE_SIZE}, {.end = CODE_SIZE}};
+	struct msp_trace_image image = {
+		.number = 1, .szmcode = CODE_SIZE, .snap_count = 2, .snap = snap};
+	struct msp_trace_ins ins[JUMPS] = {{0}};
+	struct msp_trace_reader *r = calloc(1, sizeof(*r));
+
+	(void)state;
+	assert_non_null(r);
+	for (uint32_t i = 0; i < JUMPS; i++)
+		ins[i] =
+			(struct msp_trace_ins){.code = i * 4, .jump = CODE + (i + 1) * 0x100000ull};
+	/* the first is a guard of the second snapshot */
+	ins[0].jump = CODE + CODE_SIZE + sizeof(uint32_t) * 4;
+	*r = (struct msp_trace_reader){.layout = &y,
+				       .mem = &mem,
+				       .mcode = CODE,
+				       .image = &image,
+				       .ins = ins,
+				       .ins_count = 1};
+	msp_trace_place_snaps(r);
+	assert_true(image.placed);
+	image.placed = false;
+	endless.reads = 0;
+	r->ins_count = JUMPS;
+	msp_trace_place_snaps(r);
+	print_message("%u reads\n", endless.reads);
+	assert_in_range(endless.reads, MSP_EXITS_READS / 2, MSP_EXITS_READS);
+	assert_false(image.placed);
+	for (int i = 0; i < 2; i++)
+		assert_true(!snap[i].code && !snap[i].begin && snap[i].end == CODE_SIZE);
+	free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +324,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_side_traces, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_certain, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
+		cmocka_unit_test(test_endless),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
