@@ -24,8 +24,9 @@ struct {
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-__u64 lost;	/* events that found no room in the ring */
-__u64 no_place; /* hits of VMs that found none among those counted */
+__u32 listening; /* breakpoints come and go one by one: what is hit before all are there, or when the recording is over, does not count */
+__u64 lost;	 /* events that found no room in the ring */
+__u64 no_place;	 /* hits of VMs that found none among those counted */
 
 struct msp_vm_counts no_counts;
 
@@ -72,7 +73,7 @@ int msp_on_vm_event(void *ctx)
 	struct msp_vm_counts *counts;
 	int news = event.kind <= MSP_VM_CLOSED || event.kind == MSP_VM_MADE;
 
-	if (!event.pid)
+	if (!listening || !event.pid)
 		return 0;
 	key.g = event.g = argument(ctx, cookie, 0);
 #pragma unroll

@@ -450,6 +450,15 @@ static int save(struct record *r)
 	return rc;
 }
 
+/* The end waits for that. */
+static void say_what_is_left(struct record *r)
+{
+	size_t processes, left = msp_recorder_probes_left(r->recorder, 1000, &processes);
+
+	if (left)
+		cli_note("taking %zu probes out of %zu processes", left, processes);
+}
+
 static int record(struct record *r)
 {
 	int rc = find_targets(r), saved;
@@ -467,6 +476,7 @@ static int record(struct record *r)
 		return rc;
 	rc = run(r);
 	saved = save(r);
+	say_what_is_left(r);
 	return rc ? rc : saved;
 }
 

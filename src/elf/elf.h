@@ -146,6 +146,8 @@ struct msp_probe {
  * semaphore. A file without section headers has none. Returns how many; *out must be freed. MSP_E_NOMEM.
  */
 int msp_image_probes(struct msp_image *image, const char *provider, struct msp_probe **out);
+/* Whether a file that is open to be read has a nop of the image's architecture there. */
+bool msp_image_nop_at(const struct msp_image *image, int fd, uint64_t offset);
 
 /* ---- What a file asks the dynamic loader for ---- */
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "elf/bytes.h"
 #include "elf/image.h"
@@ -51,27 +52,39 @@ static void read_arguments(int arch, const char *text, struct msp_probe *out)
 	}
 }
 
+static size_t nop_size(const struct msp_image *image)
+{
+	return image->arch == MSP_ARCH_X86_64 ? 1 : 4;
+}
+
 /* A breakpoint on anything else than a nop costs more, and within an instruction it breaks the program. */
-static bool is_nop(const struct msp_image *image, uint64_t offset)
+static bool is_nop(const struct msp_image *image, const uint8_t *bytes)
 {
 	static const uint8_t x64[] = {0x90}, arm64[] = {0x1f, 0x20, 0x03, 0xd5};
-	const uint8_t *nop = image->arch == MSP_ARCH_X86_64 ? x64 : arm64;
-	size_t size = image->arch == MSP_ARCH_X86_64 ? sizeof(x64) : sizeof(arm64);
-	uint8_t bytes[sizeof(arm64)];
 
-	return offset % size == 0 && !msp_image_read(image, offset, size, bytes) &&
-	       !memcmp(bytes, nop, size);
+	return !memcmp(bytes, image->arch == MSP_ARCH_X86_64 ? x64 : arm64, nop_size(image));
+}
+
+bool msp_image_nop_at(const struct msp_image *image, int fd, uint64_t offset)
+{
+	uint8_t bytes[4];
+	size_t size = nop_size(image);
+
+	return pread(fd, bytes, size, (off_t)offset) == (ssize_t)size && is_nop(image, bytes);
 }
 
 /* False: it lies nowhere where one can listen. */
 static bool place(const struct msp_image *image, uint64_t vaddr, struct msp_probe *out)
 {
 	const struct msp_segment *segment = msp_image_segment(image, vaddr);
+	size_t size = nop_size(image);
+	uint8_t bytes[4];
 
 	if (!segment || !segment->exec)
 		return false;
 	out->offset = vaddr - segment->vaddr + segment->offset;
-	return is_nop(image, out->offset);
+	return out->offset % size == 0 && !msp_image_read(image, out->offset, size, bytes) &&
+	       is_nop(image, bytes);
 }
 
 /* The text at *at, which moves behind its end; NULL: there is none. */

@@ -58,6 +58,8 @@ struct rec_process {
 	size_t late_count, late_room;
 	uint32_t lies; /* VMs that its probes told of, and that are none, since lies_ns */
 	uint64_t lies_ns;
+	struct rec_listened *listened; /* files whose probes were looked for */
+	size_t listened_count, listened_room;
 };
 
 struct msp_recorder {
@@ -128,21 +130,27 @@ void rec_probes_open(struct msp_recorder *rec);
 void rec_probes_close(struct msp_recorder *rec);
 int rec_probes_fd(const struct msp_recorder *rec); /* -1: none */
 /* Why nothing is heard, or not all; NULL: all is. */
-const char *rec_probes_why(const struct msp_recorder *rec);
+const char *rec_probes_why(struct msp_recorder *rec);
 /* Those of files that are known, in a process that is to run them. */
-void rec_probes_launch(struct msp_recorder *rec, const struct rec_process *p);
+void rec_probes_launch(struct msp_recorder *rec, struct rec_process *p);
 /* Those of files that a process has mapped. */
-void rec_probes_listen(struct msp_recorder *rec, const struct rec_process *p);
+void rec_probes_listen(struct msp_recorder *rec, struct rec_process *p);
 /* Acts on what was told. Frees nothing that samples may need: */
 void rec_probes_take(struct msp_recorder *rec);
 /* that, after the samples up to then. */
 void rec_probes_settle(struct msp_recorder *rec);
+/* All that was asked for is listened to; from now on it counts, */
+void rec_probes_start(struct msp_recorder *rec);
+/* until now. */
+void rec_probes_hush(struct msp_recorder *rec);
 /* Nobody listens to the process any more; its counts go into the profile. */
-void rec_probes_forget(struct msp_recorder *rec, const struct rec_process *p);
+void rec_probes_forget(struct msp_recorder *rec, struct rec_process *p);
 /* Nobody has the file mapped any more. */
 void rec_probes_image_gone(struct msp_recorder *rec, uint32_t image);
-/* Nobody listens to anything. */
+/* Nobody listens to anything, which may take a while; */
 void rec_probes_stop(struct msp_recorder *rec);
+/* so many places are left then, in so many processes. */
+size_t rec_probes_left(struct msp_recorder *rec, uint64_t until_ns, size_t *processes);
 
 /* ptrace.c: the engine for where BPF is not allowed */
 int rec_ptrace_open(struct msp_recorder *rec);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "bpf/probes.h"
@@ -23,27 +24,26 @@
 #define LIES_NS 1000000000ull
 /* Samples wait while events are handled: for so long. */
 #define AT_ONCE_NS 10000000ull
+/* At the end for so long; what is still left is only counted. */
+#define AT_LAST_NS 500000000ull
 #define MOST_CLOSED 256
 
-/* A file that is listened to: of a process by its image, of all processes by its inode. */
-struct listened {
-	pid_t pid;
+/* A file in which probes were looked for. Its device and inode: of the mapping, and of the file as it is opened, which may differ. */
+struct rec_listened {
 	uint32_t image;
 	dev_t dev;
 	ino_t ino;
 };
 
 struct rec_probes {
-	struct msp_probes *heard; /* NULL: the kernel cannot do it */
-	char why[200];		  /* nothing is heard, or not all */
-	struct listened *listened;
-	size_t count, room;
-	size_t places;
+	struct msp_probes *heard;  /* NULL: the kernel cannot do it */
+	char why[200];		   /* nothing is heard, or not all */
 	struct msp_vm_key *proved; /* at some time */
 	size_t proved_count, proved_room;
 	struct msp_vm_key closed[MOST_CLOSED]; /* to be applied when the samples before are named */
 	size_t closed_count;
 	uint64_t until_ns; /* events are handled */
+	bool last;	   /* nothing is left for later */
 };
 
 void rec_probes_open(struct msp_recorder *rec)
@@ -61,7 +61,6 @@ void rec_probes_close(struct msp_recorder *rec)
 	if (!rec->probes)
 		return;
 	msp_probes_close(rec->probes->heard);
-	free(rec->probes->listened);
 	free(rec->probes->proved);
 	free(rec->probes);
 	rec->probes = NULL;
@@ -72,15 +71,18 @@ int rec_probes_fd(const struct msp_recorder *rec)
 	return rec->probes && rec->probes->heard ? msp_probes_fd(rec->probes->heard) : -1;
 }
 
-const char *rec_probes_why(const struct msp_recorder *rec)
+const char *rec_probes_why(struct msp_recorder *rec)
 {
-	const struct rec_probes *probes = rec->probes;
+	struct rec_probes *probes = rec->probes;
+	size_t heard = 0;
 
 	if (!probes)
-		return "that needs BPF";
+		return rec->sampler ? msp_strerror(MSP_E_NOMEM) : "that needs BPF";
+	if (probes->heard && !probes->why[0])
+		heard = msp_probes_heard(probes->heard, probes->why, sizeof(probes->why));
 	if (probes->why[0])
 		return probes->why;
-	return probes->places ? NULL : "no LuaJIT there has any";
+	return heard ? NULL : "no LuaJIT there has any";
 }
 
 /* ---- Where ---- */
@@ -95,39 +97,28 @@ static void *more_room(void *array, size_t count, size_t *room, size_t size)
 	return bigger;
 }
 
-/* True: from now on it is; false: it was already, or there is no memory. */
-static bool is_news(struct rec_probes *probes, const struct listened *file)
+static bool is_known(const struct rec_process *p, const struct rec_listened *file)
 {
-	struct listened *bigger;
-
-	for (size_t i = 0; i < probes->count; i++)
-		if (!memcmp(&probes->listened[i], file, sizeof(*file)))
-			return false;
-	bigger = more_room(probes->listened, probes->count, &probes->room, sizeof(*bigger));
-	if (!bigger)
-		return false;
-	probes->listened = bigger;
-	probes->listened[probes->count++] = *file;
-	return true;
+	for (size_t i = 0; i < p->listened_count; i++)
+		if (p->listened[i].image == file->image && p->listened[i].dev == file->dev &&
+		    p->listened[i].ino == file->ino)
+			return true;
+	return false;
 }
 
-/* Listens at the places of a file, which is open. */
-static void listen_at(struct msp_recorder *rec, pid_t pid, int fd,
-		      const struct msp_image_entry *entry, const struct msp_probe *probe, int count)
+static bool note_known(struct msp_recorder *rec, struct rec_process *p,
+		       const struct rec_listened *file)
 {
-	struct rec_probes *probes = rec->probes;
-	char path[64];
-	int r;
+	struct rec_listened *bigger =
+		more_room(p->listened, p->listened_count, &p->listened_room, sizeof(*bigger));
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	for (int i = 0; i < count; i++) {
-		r = msp_probes_attach(probes->heard, pid, entry->index, path,
-				      msp_image_arch(entry->image), &probe[i]);
-		probes->places += r > 0;
-		if (r < 0 && !probes->why[0])
-			snprintf(probes->why, sizeof(probes->why), "%s of %s: %s", probe[i].name,
-				 msp_image_name(entry->image), msp_strerror(r));
+	if (!bigger) {
+		rec->failed = MSP_E_NOMEM;
+		return false;
 	}
+	p->listened = bigger;
+	p->listened[p->listened_count++] = *file;
+	return true;
 }
 
 /* The file itself, in whatever place it is; -1: it cannot be opened. map NULL: by its name, of a program that is not yet there. */
@@ -135,35 +126,81 @@ static int open_file(const struct rec_process *p, const struct msp_image_entry *
 		     const struct msp_map *map)
 {
 	int fd = map ? msp_process_open_map(p->process, map)
-		     : open(msp_image_name(entry->image), O_PATH | O_CLOEXEC);
+		     : open(msp_image_name(entry->image), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	return fd < 0 ? -1 : fd;
 }
 
-static void listen_to(struct msp_recorder *rec, const struct rec_process *p,
+/* By its name there can be another file than the one that was read: with something else where the probes are. */
+static bool is_that_file(int fd, const struct msp_image *image, const struct msp_probe *probe,
+			 int count)
+{
+	char path[64];
+	int file;
+	bool same;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	same = file >= 0;
+	for (int i = 0; same && i < count; i++)
+		same = msp_image_nop_at(image, file, probe[i].offset);
+	if (file >= 0)
+		close(file);
+	return same;
+}
+
+/* True: it is one in which probes have not been looked for, but from now on they have. */
+static bool is_news(struct msp_recorder *rec, struct rec_process *p, uint32_t image, dev_t dev,
+		    ino_t ino)
+{
+	const struct rec_listened file = {image, dev, ino};
+
+	return !is_known(p, &file) && note_known(rec, p, &file);
+}
+
+/* Where it says it is, and where it is. */
+static bool is_new_file(struct msp_recorder *rec, struct rec_process *p, uint32_t image, int fd,
+			const struct msp_map *map)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	return (map && st.st_dev == makedev(map->dev_major, map->dev_minor) &&
+		st.st_ino == map->inode) ||
+	       is_news(rec, p, image, st.st_dev, st.st_ino);
+}
+
+static void listen_to(struct msp_recorder *rec, struct rec_process *p,
 		      const struct msp_image_entry *entry, const struct msp_map *map)
 {
-	struct listened file;
-	struct msp_probe *probe;
-	struct stat st;
-	int count = msp_image_probes(entry->image, MSP_PROBE_PROVIDER, &probe);
-	int fd = count > 0 ? open_file(p, entry, map) : -1;
+	struct rec_probes *probes = rec->probes;
+	struct msp_probe *probe = NULL;
+	int fd, count;
 
-	memset(&file, 0, sizeof(file)); /* it is compared byte by byte */
-	file.pid = rec->opts.all ? MSP_PROBES_ALL : p->pid;
-	file.image = rec->opts.all ? 0 : entry->index;
-	if (fd >= 0 && rec->opts.all && !fstat(fd, &st)) {
-		file.dev = st.st_dev;
-		file.ino = st.st_ino;
+	if (map &&
+	    !is_news(rec, p, entry->index, makedev(map->dev_major, map->dev_minor), map->inode))
+		return;
+	count = msp_image_probes(entry->image, MSP_PROBE_PROVIDER, &probe);
+	fd = count > 0 ? open_file(p, entry, map) : -1;
+	if (fd >= 0 && is_new_file(rec, p, entry->index, fd, map)) {
+		if (is_that_file(fd, entry->image, probe, count))
+			msp_probes_attach(probes->heard, p->pid, entry->index, fd,
+					  msp_image_name(entry->image),
+					  msp_image_arch(entry->image), probe, count);
+		else if (!probes->why[0])
+			snprintf(probes->why, sizeof(probes->why),
+				 "%s is not what it was when it was read",
+				 msp_image_name(entry->image));
 	}
-	if (fd >= 0 && is_news(rec->probes, &file))
-		listen_at(rec, file.pid, fd, entry, probe, count);
+	if (count == MSP_E_NOMEM)
+		rec->failed = count;
 	if (fd >= 0)
 		close(fd);
 	free(probe);
 }
 
-void rec_probes_launch(struct msp_recorder *rec, const struct rec_process *p)
+void rec_probes_launch(struct msp_recorder *rec, struct rec_process *p)
 {
 	const struct msp_image_entry *entry;
 
@@ -176,11 +213,10 @@ void rec_probes_launch(struct msp_recorder *rec, const struct rec_process *p)
 	}
 }
 
-void rec_probes_listen(struct msp_recorder *rec, const struct rec_process *p)
+void rec_probes_listen(struct msp_recorder *rec, struct rec_process *p)
 {
 	const struct msp_maps *maps = msp_space_maps(p->space);
 	const struct msp_mapping *mapping;
-	uint32_t last = 0;
 	size_t n, k = 0;
 
 	if (rec_probes_fd(rec) < 0)
@@ -189,10 +225,9 @@ void rec_probes_listen(struct msp_recorder *rec, const struct rec_process *p)
 	for (size_t i = 0; i < n; i++) { /* both are sorted */
 		while (k < maps->count && maps->map[k].start < mapping[i].start)
 			k++;
-		if (!mapping[i].image || mapping[i].image == last || k == maps->count)
-			continue;
-		last = mapping[i].image;
-		listen_to(rec, p, msp_images_get(rec->images, last), &maps->map[k]);
+		if (mapping[i].image && k < maps->count)
+			listen_to(rec, p, msp_images_get(rec->images, mapping[i].image),
+				  &maps->map[k]);
 	}
 }
 
@@ -223,9 +258,13 @@ static void note_proved(struct rec_probes *probes, pid_t pid, uint64_t g)
 /* NULL: it is none, or one too many that is none. */
 static const struct msp_vm *vm_of(struct msp_recorder *rec, struct rec_process *p, uint64_t g)
 {
-	const struct msp_vm *vm;
+	const struct msp_vm *vm = msp_space_vm_known(p->space, g);
 	uint64_t now = rec_now_ns();
 
+	if (vm) {
+		note_proved(rec->probes, p->pid, g);
+		return vm;
+	}
 	if (now - p->lies_ns > LIES_NS) {
 		p->lies_ns = now;
 		p->lies = 0;
@@ -255,6 +294,18 @@ static void undo_close(struct rec_probes *probes, const struct msp_vm_event *eve
 			probes->closed[i] = probes->closed[--probes->closed_count];
 }
 
+/* Of which VM is not known where it was not proved. */
+static void note_unread(struct msp_recorder *rec, const struct msp_vm_event *event)
+{
+	bool proved = was_proved(rec->probes, (pid_t)event->pid, event->g);
+	int err =
+		msp_profile_add_vm_events(rec->profile, (int32_t)event->pid, proved ? event->g : 0,
+					  "made traces that were gone before they were read", 1);
+
+	if (err)
+		rec->failed = err;
+}
+
 static void keep_trace(struct msp_recorder *rec, struct rec_process *p, const struct msp_vm *vm,
 		       const struct msp_vm_event *event)
 {
@@ -264,10 +315,8 @@ static void keep_trace(struct msp_recorder *rec, struct rec_process *p, const st
 		err = msp_symbolizer_keep_trace(p->symbols, vm, event->arg[0], event->arg[1],
 						event->arg[2]);
 	if (err == MSP_E_GONE)
-		err = msp_profile_add_vm_events(rec->profile, p->pid, event->g,
-						"made traces that were gone before they were read",
-						1);
-	if (err)
+		note_unread(rec, event);
+	else if (err)
 		rec->failed = err;
 }
 
@@ -275,31 +324,38 @@ static void keep_trace(struct msp_recorder *rec, struct rec_process *p, const st
 static int on_event(void *ctx, const struct msp_vm_event *event)
 {
 	struct msp_recorder *rec = ctx;
+	bool late = rec->probes->last && rec_now_ns() > rec->probes->until_ns;
 	struct rec_process *p = rec_find(rec, (pid_t)event->pid);
-	const struct msp_vm *vm;
+	const struct msp_vm *vm = NULL;
 
 	if (event->kind == MSP_VM_CLOSED) {
 		defer_close(rec->probes, event);
-	} else if (p && p->space) {
+	} else if (p && p->space && !late) {
 		undo_close(rec->probes, event);
 		vm = vm_of(rec, p, event->g);
 		if (vm)
 			rec_note_vms(p);
-		if (vm && event->kind == MSP_VM_MADE)
-			keep_trace(rec, p, vm, event);
 	}
-	return rec->failed || rec_now_ns() > rec->probes->until_ns ? -EAGAIN : 0;
+	if (event->kind == MSP_VM_MADE && vm)
+		keep_trace(rec, p, vm, event);
+	else if (event->kind == MSP_VM_MADE)
+		note_unread(rec, event);
+	return rec->failed || (!rec->probes->last && rec_now_ns() > rec->probes->until_ns) ? -EAGAIN
+											   : 0;
+}
+
+static void take(struct msp_recorder *rec, uint64_t for_ns)
+{
+	rec->probes->until_ns = rec_now_ns() + for_ns;
+	msp_probes_consume(rec->probes->heard, on_event, rec);
 }
 
 void rec_probes_take(struct msp_recorder *rec)
 {
-	uint64_t now = rec_now_ns();
-
 	if (rec_probes_fd(rec) < 0)
 		return;
-	rec->probes->until_ns = now + AT_ONCE_NS;
-	msp_probes_consume(rec->probes->heard, on_event, rec);
-	msp_probes_end_heartbeats(rec->probes->heard, now - HEARTBEATS_NS);
+	take(rec, AT_ONCE_NS);
+	msp_probes_end_heartbeats(rec->probes->heard, rec_now_ns() - HEARTBEATS_NS);
 }
 
 void rec_probes_settle(struct msp_recorder *rec)
@@ -357,7 +413,7 @@ static void on_counts(void *ctx, const struct msp_vm_key *vm, const struct msp_v
 	add(rec, vm, "VMs closed", counts->closed);
 	add(rec, vm, "traces made", counts->made);
 	add(rec, vm, "flushes of all traces", counts->flushed_all);
-	add(rec, vm, "root traces flushed alone", counts->flushed);
+	add(rec, vm, "root traces flushed", counts->flushed);
 	for (uint32_t i = 0; i < MSP_VM_REASONS; i++) {
 		reason = msp_lj_reason_text(i);
 		if (reason)
@@ -368,33 +424,47 @@ static void on_counts(void *ctx, const struct msp_vm_key *vm, const struct msp_v
 	}
 }
 
-/* Of a process, or (0: whichever) of a file; another file may get its number. */
-static void listen_no_more(struct rec_probes *probes, pid_t pid, uint32_t image)
-{
-	msp_probes_detach(probes->heard, pid, image);
-	for (size_t i = probes->count; i-- > 0;)
-		if ((!pid || probes->listened[i].pid == pid) &&
-		    (!image || probes->listened[i].image == image))
-			probes->listened[i] = probes->listened[--probes->count];
-}
-
 void rec_probes_image_gone(struct msp_recorder *rec, uint32_t image)
 {
-	if (rec_probes_fd(rec) >= 0 && !rec->opts.all)
-		listen_no_more(rec->probes, 0, image);
+	struct rec_process *p;
+
+	if (rec_probes_fd(rec) < 0)
+		return;
+	msp_probes_detach(rec->probes->heard, 0, image);
+	for (size_t i = 0; i < rec->process_count; i++) {
+		p = rec->process[i];
+		for (size_t k = p->listened_count; k-- > 0;) /* another may get its number */
+			if (p->listened[k].image == image)
+				p->listened[k] = p->listened[--p->listened_count];
+	}
 }
 
-void rec_probes_forget(struct msp_recorder *rec, const struct rec_process *p)
+void rec_probes_forget(struct msp_recorder *rec, struct rec_process *p)
 {
 	struct rec_probes *probes = rec->probes;
 
 	if (rec_probes_fd(rec) < 0)
 		return;
 	msp_probes_take(probes->heard, p->pid, on_counts, rec);
-	listen_no_more(probes, p->pid, 0);
+	msp_probes_detach(probes->heard, p->pid, 0);
+	free(p->listened);
+	p->listened = NULL;
+	p->listened_count = p->listened_room = 0;
 	for (size_t i = probes->proved_count; i-- > 0;)
 		if (probes->proved[i].pid == (uint32_t)p->pid)
 			probes->proved[i] = probes->proved[--probes->proved_count];
+}
+
+void rec_probes_start(struct msp_recorder *rec)
+{
+	if (rec_probes_fd(rec) >= 0)
+		msp_probes_start(rec->probes->heard);
+}
+
+void rec_probes_hush(struct msp_recorder *rec)
+{
+	if (rec_probes_fd(rec) >= 0)
+		msp_probes_hush(rec->probes->heard);
 }
 
 void rec_probes_stop(struct msp_recorder *rec)
@@ -404,7 +474,15 @@ void rec_probes_stop(struct msp_recorder *rec)
 	if (rec_probes_fd(rec) < 0)
 		return;
 	msp_probes_stop(rec->probes->heard);
-	rec_probes_take(rec);
-	msp_probes_take(rec->probes->heard, MSP_PROBES_ALL, on_counts, rec);
+	rec->probes->last = true;
+	take(rec, AT_LAST_NS);
+	msp_probes_take(rec->probes->heard, 0, on_counts, rec);
 	add(rec, &none, "probe events lost", msp_probes_lost(rec->probes->heard));
+}
+
+size_t rec_probes_left(struct msp_recorder *rec, uint64_t until_ns, size_t *processes)
+{
+	*processes = 0;
+	return rec_probes_fd(rec) < 0 ? 0
+				      : msp_probes_left(rec->probes->heard, until_ns, processes);
 }

@@ -202,6 +202,7 @@ int msp_recorder_add_launched(struct msp_recorder *rec, pid_t pid)
 		return MSP_E_NOMEM;
 	p->added = p->waiting = true;
 	rec_probes_launch(rec, p);
+	rec_probes_start(rec);
 	if (rec->sampler)
 		msp_sampler_keep_apart(rec->sampler, pid);
 	err = rec->sampler ? msp_sampler_attach_thread(rec->sampler, pid) : 0;
@@ -298,6 +299,8 @@ int msp_recorder_poll(struct msp_recorder *rec, int timeout_ms)
 	struct epoll_event ev[8];
 	int n, err;
 
+	if (!rec->polled)
+		rec_probes_start(rec);
 	if (!rec->polled) /* the time that getting ready took is none of sampling */
 		rec->started_ns = rec_now_ns();
 	rec->polled = true;
@@ -323,6 +326,7 @@ int msp_recorder_stop(struct msp_recorder *rec)
 {
 	int err = 0;
 
+	rec_probes_hush(rec);
 	if (rec->sampler) {
 		msp_sampler_stop(rec->sampler);
 		err = work(rec);
@@ -330,7 +334,7 @@ int msp_recorder_stop(struct msp_recorder *rec)
 	if (!err)
 		err = ask_late_names(rec, true);
 	rec_fill_quality(rec);
-	rec_probes_stop(rec); /* takes long, which is no time of sampling */
+	rec_probes_stop(rec);
 	return err ? err : rec->failed;
 }
 
@@ -361,7 +365,12 @@ const char *msp_recorder_refused(const struct msp_recorder *rec)
 	return rec->refused[0] ? rec->refused : NULL;
 }
 
-const char *msp_recorder_probes_why(const struct msp_recorder *rec)
+size_t msp_recorder_probes_left(struct msp_recorder *rec, int timeout_ms, size_t *processes)
+{
+	return rec_probes_left(rec, rec_now_ns() + timeout_ms * 1000000ull, processes);
+}
+
+const char *msp_recorder_probes_why(struct msp_recorder *rec)
 {
 	return rec->opts.probes ? rec_probes_why(rec) : NULL;
 }

@@ -63,7 +63,9 @@ size_t msp_recorder_builds(const struct msp_recorder *rec);
 /* The first build that could not be used: which check failed, NULL if all can be used. */
 const char *msp_recorder_refused(const struct msp_recorder *rec);
 /* With probes: why nothing is heard of them, or not all; NULL: all is well. */
-const char *msp_recorder_probes_why(const struct msp_recorder *rec);
+const char *msp_recorder_probes_why(struct msp_recorder *rec);
+/* After the stop: waits so long for breakpoints to be taken out; returns how many are left, in so many processes. msp_recorder_close() waits for all. */
+size_t msp_recorder_probes_left(struct msp_recorder *rec, int timeout_ms, size_t *processes);
 /* A process of which threads must not be stopped, and so are not in the profile; 0: none. */
 pid_t msp_recorder_denied(const struct msp_recorder *rec);
 /* Stops of threads that samples were taken from; 0: nobody was stopped. */

@@ -145,7 +145,9 @@ int msp_space_find_vms(struct msp_space *space);
 const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count);
 /* The VM of a global state the walker met, proved and added if it is new; NULL if it is none. */
 const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, uint64_t g);
-/* The same for one of which only the address is told: of whichever build. */
+/* One that was proved; NULL: that address is none, or nobody has looked. */
+const struct msp_vm *msp_space_vm_known(const struct msp_space *space, uint64_t g);
+/* As by msp_space_vm_at(), of which only the address is told: of whichever build. */
 const struct msp_vm *msp_space_vm_told(struct msp_space *space, uint64_t g);
 /* It says that it is closed. If it is not, the next one who meets it finds that out. */
 void msp_space_vm_closed(struct msp_space *space, uint64_t g);

@@ -292,15 +292,20 @@ const struct msp_vm *msp_space_vm_at(struct msp_space *space, uint32_t layout, u
 	return vm->gone ? NULL : vm;
 }
 
-const struct msp_vm *msp_space_vm_told(struct msp_space *space, uint64_t g)
+const struct msp_vm *msp_space_vm_known(const struct msp_space *space, uint64_t g)
 {
-	const struct msp_image_entry *entry;
-	const struct msp_vm *vm = NULL;
-	uint64_t base[MSP_MAX_BASES];
-
 	for (size_t i = 0; i < space->vms; i++)
 		if (space->vm[i].g == g && space->vm[i].proof.heap)
 			return &space->vm[i];
+	return NULL;
+}
+
+const struct msp_vm *msp_space_vm_told(struct msp_space *space, uint64_t g)
+{
+	const struct msp_image_entry *entry;
+	const struct msp_vm *vm = msp_space_vm_known(space, g);
+	uint64_t base[MSP_MAX_BASES];
+
 	for (uint32_t i = 1; !vm && i < MSP_LAYOUT_SLOTS; i++) {
 		entry = msp_images_by_layout(space->images, i);
 		if (entry && msp_space_image_bases(space, entry->index, base))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * usage: comes LIBRARY: waits for a line with a number, makes and closes as many VMs and makes one more, which stays; tells by probes
- * of its own as many lies; prints how many it has made and closed, and told; and so on.
+ * usage: comes LIBRARY SCRIPT: waits for a line with a number, makes and closes as many VMs and makes one more, which stays and runs the
+ * script; tells by probes of its own twenty times as many lies of each kind; runs the script in that VM again; prints how many VMs it
+ * has made and closed, and lies told; and so on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +29,10 @@ int main(int argc, char **argv)
 {
 	struct kit kit;
 	char line[32];
-	void *L;
+	void *L = NULL;
 
-	if (argc != 2)
-		kit_die("usage: comes LIBRARY");
+	if (argc != 3)
+		kit_die("usage: comes LIBRARY SCRIPT");
 	kit_open(&kit, argv[1]);
 	puts("ready");
 	fflush(stdout);
@@ -46,11 +47,13 @@ int main(int argc, char **argv)
 			if (i < n)
 				kit.close(L);
 		}
-		lie(n);
+		kit_run(&kit, L, argv[2], n);
+		lie(20 * n);
+		kit_run(&kit, L, argv[2], n);
 		/* for samples: without one there is no profile */
 		for (clock_t began = clock(); clock() - began < CLOCKS_PER_SEC / 5;)
 			;
-		printf("%ld made\n%ld closed\n%ld lies\n0 done\n", n + 1, n, 2 * n);
+		printf("%ld made\n%ld closed\n%ld lies\n0 done\n", n + 1, n, 40 * n);
 		fflush(stdout);
 	}
 	return 0;

@@ -2,10 +2,22 @@
 -- Waits for a line with a number, makes traces, aborts some and flushes in as many rounds, prints what the VM itself says
 -- of that, and how much CPU time it took; and so on. The last round is not flushed.
 local count = {}
+local roots, is_root = 0 -- that were made and not flushed; the trace that is being made is one
 
-local function event(what, number, _, _, reason)
-	local key = what == "abort" and "abort " .. tostring(reason) or what
-	count[key] = (count[key] or 0) + 1
+local function add(key, n)
+	count[key] = (count[key] or 0) + n
+end
+
+local function event(what, _, _, _, parent_or_reason, exit)
+	add(what == "abort" and "abort " .. tostring(parent_or_reason) or what, 1)
+	if what == "start" then
+		is_root = not parent_or_reason or exit == -1 -- it goes on behind a call
+	elseif what == "stop" and is_root then
+		roots = roots + 1
+	elseif what == "flush" then
+		add("roots flushed", roots)
+		roots = 0
+	end
 end
 
 local function loop(m)
