@@ -22,7 +22,7 @@
 
 #define CACHE_MAGIC "MSPROWS\n"
 /* To be raised whenever the same file could give other rows. */
-#define CACHE_VERSION 8
+#define CACHE_VERSION 9
 #define SUFFIX ".rows"
 /* The directory is looked through at every so many'th table written. */
 #define TRIM_EVERY 32

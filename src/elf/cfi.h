@@ -94,6 +94,8 @@ int msp_cfi_compile(const struct msp_image *image, const struct msp_bytes *secti
 
 /* Rows for instructions of arm64 of which the CFI does not tell, or tells what is only right at calls. */
 int msp_frame_rows(struct msp_image *image, struct msp_rows *rows);
+/* Rows for where an exception lands behind a function of arm64, of which gcc's CFI does not tell. */
+int msp_landing_rows(struct msp_image *image, struct msp_rows *rows);
 /* Rows of linker stubs and signal trampolines without CFI; only where their code proves them. */
 int msp_stub_rows(struct msp_image *image, struct msp_rows *rows);
 /* Of functions of arm64's vDSO that leave the stack alone. */

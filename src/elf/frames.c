@@ -381,17 +381,10 @@ static int scan(struct msp_image *image, struct scan *s)
 int msp_frame_rows(struct msp_image *image, struct msp_rows *rows)
 {
 	struct scan s = {.rows = rows};
-	struct msp_rows old;
 	int err = rows->function_count ? scan(image, &s) : 0;
 
-	if (!err && s.found && s.found->count) {
-		err = msp_rows_fill(s.found, rows);
-		if (!err) {
-			old = *rows;
-			*rows = *s.found;
-			*s.found = old;
-		}
-	}
+	if (!err && s.found && s.found->count)
+		err = msp_rows_override(rows, s.found);
 	msp_rows_free(s.found);
 	return err;
 }

@@ -279,6 +279,18 @@ int msp_rows_fill(struct msp_rows *base, const struct msp_rows *more)
 	return err;
 }
 
+int msp_rows_override(struct msp_rows *base, struct msp_rows *more)
+{
+	struct msp_rows old = *base;
+	int err = msp_rows_fill(more, base);
+
+	if (!err) {
+		*base = *more;
+		*more = old;
+	}
+	return err;
+}
+
 int msp_rows_replace(struct msp_rows *base, const struct msp_rows *more, uint32_t start,
 		     uint32_t end)
 {
@@ -290,10 +302,12 @@ int msp_rows_replace(struct msp_rows *base, const struct msp_rows *more, uint32_
 static bool rule_valid(const struct msp_rule *rule)
 {
 	/* Every register number is masked where it is used, but must mean what it says. */
-	return rule->cfa_kind <= MSP_CFA_RA_REG && rule->cfa_reg < MSP_REG_COUNT &&
+	return rule->cfa_kind <= MSP_CFA_LANDING && rule->cfa_reg < MSP_REG_COUNT &&
 	       (!rule->leaf || rule->flags & MSP_RULE_VM) &&
-	       (rule->cfa_kind != MSP_CFA_RA_REG ||
-		(rule->saved[MSP_SLOT_RA] >= 0 && rule->saved[MSP_SLOT_RA] < MSP_REG_COUNT));
+	       (rule->cfa_kind < MSP_CFA_RA_REG ||
+		(rule->saved[MSP_SLOT_RA] >= 0 && rule->saved[MSP_SLOT_RA] < MSP_REG_COUNT)) &&
+	       (rule->cfa_kind != MSP_CFA_LANDING ||
+		(rule->cfa_off >= 0 && rule->cfa_off < MSP_REG_COUNT));
 }
 
 bool msp_rows_valid(const struct msp_row *rows, uint32_t count, const struct msp_rule *rules,

@@ -44,6 +44,8 @@ int msp_rows_add_function(struct msp_rows *rows, uint32_t addr);
 
 /* Fills the gaps of base (rule 0) with the rows of more. Both keep their order. */
 int msp_rows_fill(struct msp_rows *base, const struct msp_rows *more);
+/* What more says holds, and base in its gaps. more is then no longer of use. */
+int msp_rows_override(struct msp_rows *base, struct msp_rows *more);
 /* Replaces [start, end) of base by the rows of more; outside, more is ignored. */
 int msp_rows_replace(struct msp_rows *base, const struct msp_rows *more, uint32_t start,
 		     uint32_t end);

@@ -97,6 +97,8 @@ static int compile(struct msp_image *image, struct msp_rows *rows)
 		err = add_debug_frame(image, debug, rows);
 	if (!err && image->arch == MSP_ARCH_ARM64)
 		err = soft(msp_frame_rows(image, rows));
+	if (!err && image->arch == MSP_ARCH_ARM64)
+		err = soft(msp_landing_rows(image, rows));
 	bare = image->arch == MSP_ARCH_ARM64 && !rows->count;
 	if (!err)
 		err = soft(msp_stub_rows(image, rows));

@@ -81,6 +81,24 @@ static MSP_INLINE void native_keep(struct msp_walk *w)
 	w->kept_count = n + 1;
 }
 
+/* arm64: an exception may be about to land. The rule becomes one of what happens. */
+static MSP_INLINE int native_landing(struct msp_walk *w)
+{
+	uint32_t taken = (uint32_t)w->rule.cfa_off & (MSP_REG_COUNT - 1);
+
+	if (host_arch(w) != MSP_ARCH_ARM64)
+		return MSP_ERR_BAD_RULE;
+	if (!reg_known(w, taken))
+		return MSP_ERR_LOST_REGISTER;
+	w->cfa = w->reg[31];
+	w->rule.cfa_kind = MSP_CFA_RA_REG;
+	if (reg_get(w, taken))
+		w->cfa += reg_get(w, w->rule.cfa_reg);
+	else
+		w->rule.saved[MSP_SLOT_RA] = 30;
+	return MSP_ERR_NONE;
+}
+
 /* w->rule -> w->cfa. */
 static MSP_INLINE int native_cfa(struct msp_walk *w)
 {
@@ -102,6 +120,8 @@ static MSP_INLINE int native_cfa(struct msp_walk *w)
 		if (w->rule.cfa_kind == MSP_CFA_DEREF_ADD8)
 			w->cfa += 8;
 		return MSP_ERR_NONE;
+	case MSP_CFA_LANDING:
+		return native_landing(w);
 	case MSP_CFA_PLT:
 		w->cfa = reg_get(w, arch_sp(w)) + 8;
 		if ((w->pc & 15) >= (uint32_t)w->rule.cfa_off)

@@ -46,6 +46,8 @@ enum msp_cfa_kind {
 	MSP_CFA_DEREF_ADD8,  /* CFA = *(reg + off) + 8: hand-written code that keeps its old sp */
 	MSP_CFA_DEREF_FRAME, /* CFA = *(reg + off); slots but RA are saved at reg + saved[slot] */
 	MSP_CFA_RA_REG,      /* CFA = reg + off; the return address is in register saved[MSP_SLOT_RA] */
+	/* arm64: if register off is not 0, CFA = sp + reg, and the same; else CFA = sp, and it is in x30 */
+	MSP_CFA_LANDING,
 };
 
 /* Bits of msp_rule.flags. */

@@ -147,6 +147,7 @@ enum step_result step_by_rule(const struct cpu *cpu, const struct msp_rule *rule
 	case MSP_CFA_END:
 		return STEP_END;
 	case MSP_CFA_UNSUPPORTED:
+	case MSP_CFA_LANDING: /* and libdw does not know of it */
 		return STEP_UNSUPPORTED;
 	case MSP_CFA_SIGNAL:
 		return cpu == &cpu_x64 ? step_signal(in, read, ctx, out) : STEP_UNSUPPORTED;

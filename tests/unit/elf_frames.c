@@ -19,6 +19,9 @@
 #define BL 0x94000000
 #define RET 0xd65f03c0
 #define BR_X3 0xd61f0060
+#define NOP 0xd503201f
+#define CBZ_X4 0xb4000064    /* cbz x4, 12 bytes on */
+#define ADD_SP_X4 0x8b2463ff /* add sp, sp, x4 */
 
 static struct msp_image *open_code(const uint32_t *code, size_t size, const uint8_t *program,
 				   size_t program_size, const struct msp_unwind_table **table)
@@ -208,6 +211,85 @@ static void any_code(void **state)
 	}
 }
 
+/* The CFI of libgcc's unwinder: all saved, then at the epilogue's end all back. Rows of the code behind the end. */
+static struct msp_image *open_thrower(const uint32_t *end, size_t size,
+				      const struct msp_unwind_table **table)
+{
+	uint32_t code[16] = {0xd10203ff, NOP, NOP, 0x910203ff}; /* sub, add sp, sp, #128 */
+
+	memcpy(code + 4, end, size);
+	return open_code(
+		code, 16 + size,
+		PROGRAM(DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 0x80, 1, DW_CFA_offset | 30,
+			15, DW_CFA_offset | 0, 14, DW_CFA_offset | 1, 13, DW_CFA_offset | 2, 12,
+			DW_CFA_offset | 3, 11, DW_CFA_offset | 19, 1, DW_CFA_offset | 20, 2,
+			DW_CFA_offset | 21, 3, DW_CFA_offset | 22, 4, DW_CFA_offset | 23, 5,
+			DW_CFA_offset | 24, 6, DW_CFA_offset | 25, 7, DW_CFA_offset | 26, 8,
+			DW_CFA_offset | 27, 9, DW_CFA_offset | 28, 10, DW_CFA_offset | 29, 16,
+			DW_CFA_advance_loc | 12, DW_CFA_restore | 30, DW_CFA_def_cfa_offset, 0),
+		table);
+}
+
+static void assert_landing(const struct msp_unwind_table *table, int n, int kind, int reg, int off,
+			   int ra)
+{
+	const struct msp_rule *rule = rule_of(table, T + 16 + 4 * (uint32_t)n);
+
+	assert_int_equal(rule->cfa_kind, kind);
+	assert_int_equal(rule->flags, MSP_RULE_LANDS);
+	if (kind == MSP_CFA_UNSUPPORTED)
+		return;
+	assert_int_equal(rule->cfa_reg, reg);
+	assert_int_equal(rule->cfa_off, off);
+	assert_int_equal(rule->saved[MSP_SLOT_RA], ra);
+	assert_int_equal(rule->saved[X19], SAME);
+}
+
+/* gcc's __builtin_eh_return until gcc 13: add sp, sp, x4; ret. */
+static void lands_by_return(void **state)
+{
+	static const uint32_t plain[] = {ADD_SP_X4, RET}, late[] = {AUTIASP, ADD_SP_X4, RET};
+	const struct msp_unwind_table *table;
+	struct msp_image *image = open_thrower(plain, sizeof(plain), &table);
+
+	assert_int_equal(rule_of(table, T + 12)->flags, MSP_RULE_THROWS);
+	assert_landing(table, 0, MSP_CFA_LANDING, 4, 4, 30);
+	assert_landing(table, 1, MSP_CFA_RA_REG, 31, 0, 30);
+	assert_int_equal(rule_of(table, T + 24)->cfa_kind, MSP_CFA_NONE);
+	msp_image_close(image);
+	image = open_thrower(late, sizeof(late), &table);
+	assert_landing(table, 0, MSP_CFA_LANDING, 4, 4, 30);
+	assert_landing(table, 1, MSP_CFA_LANDING, 4, 4, 30);
+	assert_landing(table, 2, MSP_CFA_RA_REG, 31, 0, 30);
+	msp_image_close(image);
+}
+
+/* Since then: cbz x4, out; add sp, sp, x5; br x6; out: ret. */
+static void lands_by_branch(void **state)
+{
+	static const uint32_t branch[] = {CBZ_X4, ADD_SP_X4 | 1 << 16, BR_X3, AUTIASP, RET};
+	static const uint32_t odd[] = {ADD_SP_X4, BR_X3, RET}, none[] = {AUTIASP, RET, ADD_SP_X4};
+	const struct msp_unwind_table *table;
+	struct msp_image *image = open_thrower(branch, sizeof(branch), &table);
+
+	assert_landing(table, 0, MSP_CFA_LANDING, 5, 4, 3);
+	assert_landing(table, 1, MSP_CFA_LANDING, 5, 4, 3);
+	assert_landing(table, 2, MSP_CFA_RA_REG, 31, 0, 3);
+	assert_landing(table, 3, MSP_CFA_REG, 31, 0, SAME);
+	assert_landing(table, 4, MSP_CFA_REG, 31, 0, SAME);
+	msp_image_close(image);
+	/* What nobody has seen is marked; without an addition there is nothing to mend. */
+	image = open_thrower(odd, sizeof(odd), &table);
+	assert_landing(table, 0, MSP_CFA_UNSUPPORTED, 0, 0, 0);
+	assert_landing(table, 1, MSP_CFA_UNSUPPORTED, 0, 0, 0);
+	assert_landing(table, 2, MSP_CFA_REG, 31, 0, SAME);
+	msp_image_close(image);
+	image = open_thrower(none, sizeof(none), &table);
+	assert_landing(table, 0, MSP_CFA_REG, 31, 0, SAME);
+	assert_landing(table, 1, MSP_CFA_REG, 31, 0, SAME);
+	msp_image_close(image);
+}
+
 static void assert_op(uint32_t word, enum msp_a64_kind kind, int32_t imm, int32_t moves,
 		      uint32_t regs)
 {
@@ -249,9 +331,10 @@ static void decoder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(early_exit), cmocka_unit_test(frame_pointer),
-		cmocka_unit_test(no_return),  cmocka_unit_test(doubtful),
-		cmocka_unit_test(any_code),   cmocka_unit_test(decoder),
+		cmocka_unit_test(early_exit),	   cmocka_unit_test(frame_pointer),
+		cmocka_unit_test(no_return),	   cmocka_unit_test(doubtful),
+		cmocka_unit_test(any_code),	   cmocka_unit_test(decoder),
+		cmocka_unit_test(lands_by_return), cmocka_unit_test(lands_by_branch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -319,6 +319,35 @@ static void no_root_that_throws(void **state)
 	assert_int_equal(w.error, MSP_ERR_LUA_THROWN);
 }
 
+/* libgcc's last instructions: where it lands is in registers, or it returns. */
+static void lands_by_registers(void **state)
+{
+	const struct msp_rule lands = {
+		.cfa_kind = MSP_CFA_LANDING, .cfa_reg = 5, .cfa_off = 4, .flags = MSP_RULE_LANDS};
+
+	for (int taken = 0; taken < 2; taken++) {
+		start(state);
+		memcpy(&t.rule, &lands, offsetof(struct msp_rule, saved));
+		t.rule.saved[MSP_SLOT_RA] = 6;
+		w.reg[4] = (uint64_t)taken;
+		w.reg[5] = 0x340;
+		w.reg[6] = TEXT + 0x2200;
+		w.reg[30] = TEXT + 0x2300;
+		assert_int_equal(walk_step(&w), MSP_STEP_MORE);
+		assert_int_equal(w.pc, taken ? TEXT + 0x2200 : TEXT + 0x2300);
+		assert_int_equal(w.reg[31], STACK + 64 + (taken ? 0x340 : 0));
+		assert_int_equal(w.reg[19], 0x1013);
+		assert_int_equal(w.thrown, MSP_RULE_LANDS);
+	}
+	/* Behind another frame nobody knows. */
+	start(state);
+	memcpy(&t.rule, &lands, offsetof(struct msp_rule, saved));
+	t.rule.saved[MSP_SLOT_RA] = 6;
+	w.known = MSP_ARM64_PRESERVED;
+	assert_int_equal(walk_step(&w), MSP_STEP_DONE);
+	assert_int_equal(w.error, MSP_ERR_LOST_REGISTER);
+}
+
 static void places_of_base(void **state)
 {
 	struct msp_lj_layout *y = &t.layout;
@@ -374,6 +403,7 @@ int main(void)
 		cmocka_unit_test_setup(callback, start),
 		cmocka_unit_test_setup(landing, start),
 		cmocka_unit_test_setup(no_root_that_throws, start),
+		cmocka_unit_test_setup(lands_by_registers, start),
 		cmocka_unit_test_setup(places_of_base, start),
 		cmocka_unit_test_setup(walked_to_the_last, start),
 	};
