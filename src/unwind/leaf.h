@@ -213,7 +213,7 @@ static MSP_INLINE uint64_t lua_rule_base(struct msp_walk *w, const struct msp_lj
 
 /*
  * PC is a distance between the frame at lua_base and one above it, which is
- * being called or left. A continuation frame has the position below its base.
+ * being called or left. A continuation frame has the position below its base; arm64's PC keeps its type.
  */
 static MSP_INLINE int lua_next_distance(struct msp_walk *w, const struct msp_lj_layout *y)
 {
@@ -225,7 +225,7 @@ static MSP_INLINE int lua_next_distance(struct msp_walk *w, const struct msp_lj_
 		return 0;
 	if (lua_read_cont(w, y, above, &cont))
 		return MSP_ERR_LUA_READ;
-	return !(w->reg_pc & 7) && cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, base) : 0;
+	return cont == MSP_CONT_FFI_CALLBACK ? lua_no_frame(w, base) : 0;
 }
 
 /* The frame at base is complete, and its function has been read. */

@@ -369,6 +369,29 @@ static void places_of_base(void **state)
 	assert_int_equal(lua_leaf_link(&w, 0), 0x5008);
 }
 
+/* An FFI callback is being left: BASE is below its C frame already, and PC still the distance, with its type. */
+static void callback_is_left(void **state)
+{
+	struct msp_lj_layout *y = &t.layout;
+	const uint64_t base = STACK + 256;
+
+	(void)state;
+	y->gc64 = y->fr2 = 1;
+	w.rule.leaf = MSP_LEAF_KNOWN | MSP_LEAF_NEXT;
+	w.reg_pc = 0x48 | MSP_FT_CONT;
+	put(base + 0x48 - 32, MSP_CONT_FFI_CALLBACK);
+	put(base + 0x48 - 24, 0);
+	assert_int_equal(lua_leaf_complete(&w, y, base), 0);
+	assert_int_equal(w.lua_base, 0);
+	assert_int_equal(w.cand_base, base);
+	/* Another continuation is of the frame at BASE. */
+	put(base + 0x48 - 32, TEXT + 0x100);
+	put(base + 0x48 - 24, 0x5678);
+	assert_int_equal(lua_leaf_complete(&w, y, base), 0);
+	assert_int_equal(w.lua_base, base);
+	assert_int_equal(w.lua_pc, 0x5678);
+}
+
 /* The coroutine's frames have been walked to the last: what is further out on the C stack is not its. */
 static void walked_to_the_last(void **state)
 {
@@ -405,6 +428,7 @@ int main(void)
 		cmocka_unit_test_setup(no_root_that_throws, start),
 		cmocka_unit_test_setup(lands_by_registers, start),
 		cmocka_unit_test_setup(places_of_base, start),
+		cmocka_unit_test_setup(callback_is_left, start),
 		cmocka_unit_test_setup(walked_to_the_last, start),
 	};
 
