@@ -410,8 +410,12 @@ void msp_probes_start(struct msp_probes *p)
 	pthread_mutex_lock(&p->lock);
 	while (!all_tried(p))
 		pthread_cond_wait(&p->done, &p->lock);
-	pthread_mutex_unlock(&p->lock);
+	/* The first ones may have been there for long, but unheard. */
+	for (size_t i = 0; !p->skel->bss->listening && i < p->count; i++)
+		if (p->place[i].since_ns)
+			p->place[i].since_ns = now_ns();
 	p->skel->bss->listening = 1;
+	pthread_mutex_unlock(&p->lock);
 }
 
 void msp_probes_hush(struct msp_probes *p)
