@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: inspect.py MOONSPY HOW FILE. The file's descriptor is found, HOW, as first evidence, and nothing contradicts it."""
+"""usage: inspect.py MOONSPY HOW FILE. The file's descriptor is found, HOW, as first evidence, nothing contradicts it, and
+all probes are told of."""
 import collections
 import json
 import subprocess
 import sys
+
+PROBES = ["error_thrown", "gc_phase", "heartbeat", "trace_abort", "trace_exit", "trace_flush", "trace_start", "trace_stop", "vm_closed",
+          "vm_created"]
 
 
 def main():
@@ -16,6 +20,8 @@ def main():
     for e in found:
         values[e["field"]].add(e["value"])
     both = sum(any(e["field"] == name and e["source"] != "descriptor" for e in found) for name in ours)
+    if sorted(told["probes"]) != PROBES:
+        sys.exit("inspect %s: these probes: %s" % (how, told["probes"]))
     print("inspect %s: %d fields by the descriptor, %d of them by the code too" % (how, len(ours), both))
     wrong = ["%s: %s" % (field, sorted(all_)) for field, all_ in values.items() if len(all_) > 1]
     if not told["complete"] or wrong or len(ours) < 60 or both < 38 or any(e["why"] != how for e in ours.values()):

@@ -30,6 +30,8 @@ static void describes(void **state)
 	assert_non_null(msp_target_evidence(target, 0, build->evidence - 1)->field);
 	assert_null(msp_target_evidence(target, 0, msp_target_build(target, 0)->evidence));
 	assert_null(msp_target_build(target, 1));
+	assert_null(msp_target_probe(target, 0, 0));
+	assert_null(msp_target_probe(target, 1, 0));
 
 	vm = msp_target_vm(target, 0);
 	assert_true(vm->proved && vm->readable && vm->g && vm->build == 0);
