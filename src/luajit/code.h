@@ -2,7 +2,8 @@
 /*
  * Machine code, decoded to what analysis needs: an operation of a small set,
  * operands with DWARF register numbers, where control goes next. The
- * disassembler behind it (capstone) shows nowhere else but in code_*.c and trace_code*.c.
+ * disassembler behind it (capstone) shows nowhere else but in code*.c, code_decode.h, and in what decodes
+ * the code of traces: trace_code*.c, trace_{bases,held,joins,numbers}_*.c, trace_decode.h, trace_arm64.h.
  */
 #ifndef MSP_LUAJIT_CODE_H
 #define MSP_LUAJIT_CODE_H

@@ -283,7 +283,7 @@ static uint16_t node_of(struct align *a, uint16_t frame, uint32_t pos)
 static void keep(struct align *a)
 {
 	struct msp_trace_image *image = a->r->image;
-	struct msp_trace_guess *guess = calloc(a->count + 1, sizeof(*guess)), *fit;
+	struct msp_trace_piece *guess = calloc(a->count + 1, sizeof(*guess)), *fit;
 	uint32_t last = MSP_PATH_NONE - 1, n = 0;
 
 	for (uint32_t i = 0; guess && i < a->count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operands of arm64 instructions, and what registers hold. Internal to trace_code_arm64.c. */
+/* Operands of arm64 instructions, and what registers hold. Internal to trace_*_arm64.c. */
 #ifndef MSP_LUAJIT_TRACE_ARM64_H
 #define MSP_LUAJIT_TRACE_ARM64_H
 

@@ -46,7 +46,7 @@ static bool is_base(const struct msp_trace_decoder *d, unsigned int reg)
 {
 	unsigned int i = msp_trace_register_x64(reg);
 
-	return i < 16 && d->bases >> i & 1;
+	return i < 16 && d->x64.bases >> i & 1;
 }
 
 /* Registers that it writes hold no base any more. One of which only a part is written has another name. */
@@ -57,17 +57,17 @@ static void drop_written(struct msp_trace_decoder *d, const cs_insn *insn)
 
 	if (insn->id == X86_INS_CALL ||
 	    cs_regs_access(d->handle, insn, read, &reads, written, &writes)) {
-		d->bases = 0;
+		d->x64.bases = 0;
 		return;
 	}
 	while (writes--) {
 		unsigned int reg = written[writes], i = msp_trace_register_x64(reg);
 
 		if (i < 16)
-			d->bases &= ~(1u << i);
+			d->x64.bases &= ~(1u << i);
 		else if (reg != X86_REG_EFLAGS && reg != X86_REG_RIP &&
 			 (reg < X86_REG_XMM0 || reg > X86_REG_XMM15))
-			d->bases = 0;
+			d->x64.bases = 0;
 	}
 }
 
@@ -104,12 +104,12 @@ static void follow_base(struct msp_trace_decoder *d, const cs_insn *insn)
 	loads = is_jit_base(d, &op[1]);
 	copies = op[1].type == X86_OP_REG && is_base(d, op[1].reg);
 	drop_written(d, insn);
-	if (loads && d->entered) {
-		d->bases = 0;
-		d->entered = false;
+	if (loads && d->x64.entered) {
+		d->x64.bases = 0;
+		d->x64.entered = false;
 	}
 	if ((loads || copies) && msp_trace_register_x64(op[0].reg) < 16)
-		d->bases |= 1u << msp_trace_register_x64(op[0].reg);
+		d->x64.bases |= 1u << msp_trace_register_x64(op[0].reg);
 }
 
 /*
@@ -119,24 +119,24 @@ static void follow_base(struct msp_trace_decoder *d, const cs_insn *insn)
 static void join_alias(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
-	const struct msp_trace_before *last = &d->before[1], *two = &d->before[2];
-	uint8_t joined = d->entered ? MSP_JOINED_ROOT : MSP_JOINED;
+	const struct msp_trace_before *last = &d->x64.before[1], *two = &d->x64.before[2];
+	uint8_t joined = d->x64.entered ? MSP_JOINED_ROOT : MSP_JOINED;
 
-	if (insn->id == X86_INS_CMP && d->alias && op[0].type == X86_OP_REG &&
+	if (insn->id == X86_INS_CMP && d->x64.alias && op[0].type == X86_OP_REG &&
 	    op[0].reg == last->to)
-		out->joined = d->alias;
-	d->alias = MSP_JOINED_NOT;
+		out->joined = d->x64.alias;
+	d->x64.alias = MSP_JOINED_NOT;
 	if (insn->id != X86_INS_SUB || op[0].type != X86_OP_REG ||
 	    !(is_jit_base(d, &op[1]) || (op[1].type == X86_OP_REG && is_base(d, op[1].reg))))
 		return;
-	d->alias = is_jit_base(d, &op[1]) ? MSP_JOINED : joined;
+	d->x64.alias = is_jit_base(d, &op[1]) ? MSP_JOINED : joined;
 	if (last->id != X86_INS_MOV || last->to != op[0].reg)
 		return;
 	if (out[-1].place) {
-		out->joined = d->alias;
+		out->joined = d->x64.alias;
 	} else if (last->from && two->id == X86_INS_MOV && two->to == last->from && out[-2].place) {
-		out->joined = d->alias;
-		out[-1].joined = d->alias;
+		out->joined = d->x64.alias;
+		out[-1].joined = d->x64.alias;
 	}
 }
 
@@ -149,22 +149,22 @@ static void follow_head(struct msp_trace_decoder *d, const cs_insn *insn, struct
 	const cs_x86_op *op = insn->detail->x86.operands;
 	bool moves = insn->id == X86_INS_MOV || insn->id == X86_INS_MOVSD;
 
-	if (d->head == MSP_HEAD_MOVED && !(out->does & (MSP_DOES_COPY | MSP_DOES_CALL)) &&
+	if (d->x64.head == MSP_HEAD_MOVED && !(out->does & (MSP_DOES_COPY | MSP_DOES_CALL)) &&
 	    (op[0].type != X86_OP_REG ||
-	     msp_trace_register_x64(op[0].reg) != msp_trace_register_x64(d->before[1].to)))
+	     msp_trace_register_x64(op[0].reg) != msp_trace_register_x64(d->x64.before[1].to)))
 		out[-1].tells |= MSP_TELLS_MOVED;
 	if (insn->id == X86_INS_MOV && is_field(d, &op[0], d->layout->g_vmstate)) {
-		d->head = MSP_HEAD_STORED;
+		d->x64.head = MSP_HEAD_STORED;
 		out->tells |= MSP_TELLS_HEAD;
-	} else if (d->head == MSP_HEAD_STORED && moves && op[0].type == X86_OP_MEM &&
+	} else if (d->x64.head == MSP_HEAD_STORED && moves && op[0].type == X86_OP_MEM &&
 		   op[0].mem.base == X86_REG_RSP) {
 		out->tells |= MSP_TELLS_HEAD;
-	} else if (d->head == MSP_HEAD_STORED && insn->id == X86_INS_MOV &&
+	} else if (d->x64.head == MSP_HEAD_STORED && insn->id == X86_INS_MOV &&
 		   op[0].type == X86_OP_REG && op[1].type == X86_OP_REG &&
 		   op[0].reg != X86_REG_ECX) { /* a shift's count */
-		d->head = MSP_HEAD_MOVED;
+		d->x64.head = MSP_HEAD_MOVED;
 	} else {
-		d->head = MSP_HEAD_NONE;
+		d->x64.head = MSP_HEAD_NONE;
 	}
 }
 
@@ -173,11 +173,11 @@ void msp_trace_base_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct
 	const cs_x86_op *op = insn->detail->x86.operands;
 
 	if (out->code == 0) {
-		d->bases = RDX;
-		d->entered = true;
+		d->x64.bases = RDX;
+		d->x64.entered = true;
 	}
 	if (reads_slot(d, insn, &out->slot))
-		out->tells |= MSP_TELLS_SLOT | (d->entered ? MSP_TELLS_ENTRY : 0);
+		out->tells |= MSP_TELLS_SLOT | (d->x64.entered ? MSP_TELLS_ENTRY : 0);
 	if (insn->id == X86_INS_MOV && is_jit_base(d, &op[0]) && op[1].type == X86_OP_REG)
 		out->tells |= MSP_TELLS_RETURN;
 	join_alias(d, insn, out);

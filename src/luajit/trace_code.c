@@ -31,7 +31,7 @@ int msp_trace_code_read(const struct msp_lj_layout *layout, uint64_t g, const ui
 			size_t room, bool *all)
 {
 	struct msp_trace_decoder d = {
-		.layout = layout, .g = g, .addr = addr, .loop = loop, .base = true};
+		.layout = layout, .g = g, .addr = addr, .loop = loop, .x64.base = true};
 	bool arm64 = layout->arch == MSP_ARCH_ARM64;
 	uint64_t at = addr;
 	size_t n = 0;

@@ -294,10 +294,10 @@ static void follow_compare(struct msp_trace_decoder *d, const cs_insn *insn,
 		out->does |= MSP_DOES_BOUND;
 		out[-1].does |= MSP_DOES_BOUND;
 	}
-	if (d->numbers && order)
+	if (d->arm64.numbers && order)
 		out->tells |= MSP_TELLS_ORDER;
 	d->compares = insn->id == ARM64_INS_CMP && out->does & MSP_DOES_COMPARE;
-	d->numbers = insn->id == ARM64_INS_FCMP;
+	d->arm64.numbers = insn->id == ARM64_INS_FCMP;
 }
 
 /*
@@ -307,10 +307,10 @@ static void follow_compare(struct msp_trace_decoder *d, const cs_insn *insn,
 static void follow_call(struct msp_trace_decoder *d, const cs_insn *insn, struct msp_trace_ins *out)
 {
 	if (insn->id == ARM64_INS_BL || insn->id == ARM64_INS_BLR)
-		d->after_call = true;
+		d->arm64.after_call = true;
 	else if (!(out->does & MSP_DOES_COPY))
-		d->after_call = false;
-	else if (d->after_call)
+		d->arm64.after_call = false;
+	else if (d->arm64.after_call)
 		out->does = MSP_DOES_TYPE;
 }
 
@@ -337,9 +337,9 @@ static bool sets_base(const struct msp_trace_decoder *d, const cs_insn *insn)
 
 void msp_trace_begin_arm64(struct msp_trace_decoder *d)
 {
-	d->held[MSP_ARM64_GL] = (struct msp_trace_held){MSP_HELD_CONSTANT, d->g};
-	d->value = d->tagged = -1;
-	d->held[MSP_ARM64_BASE] = (struct msp_trace_held){MSP_HELD_BASE, 0};
+	d->arm64.held[MSP_ARM64_GL] = (struct msp_trace_held){MSP_HELD_CONSTANT, d->g};
+	d->arm64.value = d->arm64.tagged = -1;
+	d->arm64.held[MSP_ARM64_BASE] = (struct msp_trace_held){MSP_HELD_BASE, 0};
 }
 
 void msp_trace_decode_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
@@ -353,7 +353,7 @@ void msp_trace_decode_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
 	out->does = arm64_does(d, insn);
 	if (insn->id == ARM64_INS_SMULL) /* asm_intmul() */
 		out->tells |= MSP_TELLS_OVERFLOW;
-	first = d->held[0];
+	first = d->arm64.held[0];
 	if (out->does & MSP_DOES_CALL && first.kind == MSP_HELD_WORD &&
 	    first.value == d->g + (uint64_t)d->layout->g_cur_L)
 		out->does |= MSP_DOES_STATE;

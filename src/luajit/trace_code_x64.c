@@ -231,12 +231,12 @@ static void follow_state(struct msp_trace_decoder *d, const cs_insn *insn,
 			 struct msp_trace_ins *out)
 {
 	if (insn->id == X86_INS_CALL) {
-		out->does |= d->state ? MSP_DOES_STATE : 0;
-		d->state = false;
+		out->does |= d->x64.state ? MSP_DOES_STATE : 0;
+		d->x64.state = false;
 	} else if (loads_state(d, insn)) {
-		d->state = true;
+		d->x64.state = true;
 	} else if (!msp_trace_keeps(d, insn, X86_REG_RDI, X86_REG_EDI)) {
-		d->state = false;
+		d->x64.state = false;
 	}
 }
 
@@ -254,12 +254,12 @@ static void follow_check(struct msp_trace_decoder *d, const cs_insn *insn,
 		out[-1].does = MSP_DOES_COMPARE;
 		d->check = 0;
 	}
-	if (op && d->reg == x86->operands[0].reg &&
-	    d->disp + (d->layout->gc64 ? 8 : 4) == op->mem.disp)
+	if (op && d->x64.reg == x86->operands[0].reg &&
+	    d->x64.disp + (d->layout->gc64 ? 8 : 4) == op->mem.disp)
 		d->check = 2;
 	op = state_operand(insn, X86_INS_MOV);
-	d->reg = op ? x86->operands[0].reg : X86_REG_INVALID;
-	d->disp = op ? op->mem.disp : 0;
+	d->x64.reg = op ? x86->operands[0].reg : X86_REG_INVALID;
+	d->x64.disp = op ? op->mem.disp : 0;
 	if (!d->check)
 		return;
 	d->check -= out->does == MSP_DOES_BRANCH;
@@ -294,22 +294,22 @@ static void follow_key(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 	const cs_x86_op *op = insn->detail->x86.operands;
 
 	if (insn->id == X86_INS_CMP && op[0].type == X86_OP_REG && op[1].type == X86_OP_MEM &&
-	    d->key && d->key_reg == op[0].reg && op[0].size == 8) {
+	    d->x64.key && d->x64.key_reg == op[0].reg && op[0].size == 8) {
 		out->does |= MSP_DOES_KEY;
-		out->key = d->key;
+		out->key = d->x64.key;
 		out[-1].does |= MSP_DOES_KEY;
-		out[-1].key = d->key;
+		out[-1].key = d->x64.key;
 	}
 	if (d->hmask && insn->id == X86_INS_JNE) {
 		out->does |= MSP_DOES_KEY;
 		out[-1].does |= MSP_DOES_KEY;
 	}
 	d->hmask = compares_hmask(d, insn);
-	d->key = 0;
+	d->x64.key = 0;
 	if ((insn->id == X86_INS_MOVABS || insn->id == X86_INS_MOV) && op[0].type == X86_OP_REG &&
 	    op[1].type == X86_OP_IMM) {
-		d->key = msp_trace_tagged_string(d->layout, op[1].imm);
-		d->key_reg = op[0].reg;
+		d->x64.key = msp_trace_tagged_string(d->layout, op[1].imm);
+		d->x64.key_reg = op[0].reg;
 	}
 }
 
@@ -338,12 +338,12 @@ void msp_trace_decode_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 				      .jump = jump_of(insn, d->handle)};
 	if (d->layout->dualnum) /* any number may be an integer, and become one */
 		out->does &= ~(uint32_t)MSP_DOES_TOINT;
-	if (d->base && reads_slot(insn, &out->slot)) {
+	if (d->x64.base && reads_slot(insn, &out->slot)) {
 		out->does &= ~(uint32_t)(MSP_DOES_LOAD | MSP_DOES_COPY);
 		out->does |= MSP_DOES_SLOT;
 	}
-	d->base = d->base && insn->id != X86_INS_CALL &&
-		  msp_trace_keeps(d, insn, X86_REG_RDX, X86_REG_EDX);
+	d->x64.base = d->x64.base && insn->id != X86_INS_CALL &&
+		      msp_trace_keeps(d, insn, X86_REG_RDX, X86_REG_EDX);
 	follow_state(d, insn, out);
 	follow_key(d, insn, out);
 	follow_check(d, insn, out);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the decoders of the architectures share: trace_code_*.c. Internal to trace_code.c. */
+/*
+ * What the decoders of a trace's code share, a few files an architecture: trace_code_*.c,
+ * trace_{bases,joins,numbers}_x64.c, trace_{held,joins}_arm64.c. Internal to these.
+ */
 #ifndef MSP_LUAJIT_TRACE_DECODE_H
 #define MSP_LUAJIT_TRACE_DECODE_H
 
@@ -33,38 +36,51 @@ struct msp_trace_before {
 	int64_t number;
 };
 
-/* Where the head of the trace ends: it has stored the trace's number in the VM's state; and may have moved the base. */
+/*
+ * Where the head of the trace ends: it has stored the trace's number in the VM's state; and may have
+ * moved the base.
+ */
 enum msp_trace_head { MSP_HEAD_NONE, MSP_HEAD_STORED, MSP_HEAD_MOVED };
 
-/* What is known from one instruction to the next. */
-struct msp_trace_decoder {
-	const struct msp_lj_layout *layout;
-	uint64_t g, addr; /* of the VM; of the code */
-	uint32_t loop;    /* where the loop begins; 0: there is none */
-	csh handle;
-	bool base;     /* x86-64: rdx is the trace's base */
-	bool state;    /* that of a call's first argument holds the Lua state */
-	bool compares; /* the last instruction has compared integers */
-	bool numbers;  /* arm64: it has compared floating point numbers */
-	int check; /* branches to come until its end: over the collector's step, and behind it */
-	unsigned int
-		reg; /* what the last instruction has loaded from the VM's state: how much is allocated? */
+/* What is known from one instruction to the next, of x86-64. */
+struct msp_trace_decoder_x64 {
+	bool base;  /* rdx is the trace's base */
+	bool state; /* the register of a call's first argument holds the Lua state */
+	/* what the last instruction has loaded from the VM's state: how much is allocated? */
+	unsigned int reg;
 	int64_t disp;
 	uint64_t key; /* the string that the last instruction has loaded, and where to */
 	unsigned int key_reg;
-	struct msp_trace_held held[32]; /* arm64 */
-	uint32_t bases; /* registers that hold the trace's base, by their number */
-	bool entered;	/* and have it from its start */
+	uint32_t bases;	    /* registers that hold the trace's base, by their number */
+	bool entered;	    /* and have it from its start */
 	uint32_t variables; /* floating point registers whose values are no constants, by their number */
 	uint8_t alias;	    /* enum msp_trace_joined: the last instruction goes with a comparison */
-	uint8_t head; /* enum msp_trace_head */
-	bool hmask; /* the last instruction has compared the size of a table's hash */
+	uint8_t head;	    /* enum msp_trace_head */
 	struct msp_trace_before before[3]; /* the last one first */
-	bool after_call;		/* arm64: nothing but moves since */
-	int value; /* arm64: the register with a value that was just loaded, whose type is then looked at; negative: none */
-	int tagged;   /* that with one that was just given its type, to be stored */
+};
+
+/* The same of arm64. */
+struct msp_trace_decoder_arm64 {
+	struct msp_trace_held held[32];
+	bool numbers;	 /* the last instruction has compared floating point numbers */
+	bool after_call; /* nothing but moves since */
+	/* the register with a value that was just loaded, whose type is then looked at; negative: none */
+	int value;
+	int tagged;    /* that with one that was just given its type, to be stored */
 	bool product;  /* since the last product nothing was done but to look at it */
 	bool compared; /* since the last comparison, but for what belongs to it, nothing was done */
+};
+
+struct msp_trace_decoder {
+	const struct msp_lj_layout *layout;
+	uint64_t g, addr; /* of the VM; of the code */
+	uint32_t loop;	  /* where the loop begins; 0: there is none */
+	csh handle;
+	bool compares; /* the last instruction has compared integers */
+	bool hmask;    /* or the size of a table's hash */
+	int check; /* branches to come until its end: over the collector's step, and behind it */
+	struct msp_trace_decoder_x64 x64;
+	struct msp_trace_decoder_arm64 arm64;
 };
 
 /* Decodes an instruction to *out, which those before it precede. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Exits of arm64 traces (unwind/exits.h). A side trace has one more, for the check whether the stack has room. */
+/*
+ * Exits of arm64 traces (unwind/exits.h). A side trace has one more, for the check whether the stack
+ * has room.
+ */
 #include "unwind/exits.h"
 
 #include "luajit/trace_exits.h"

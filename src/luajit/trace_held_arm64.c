@@ -43,7 +43,7 @@ const cs_arm64_op *msp_arm64_memory(const cs_insn *insn)
 
 struct msp_trace_held msp_arm64_held(const struct msp_trace_decoder *d, int reg)
 {
-	return reg < 0 ? (struct msp_trace_held){0} : d->held[reg];
+	return reg < 0 ? (struct msp_trace_held){0} : d->arm64.held[reg];
 }
 
 bool msp_arm64_constant(const struct msp_trace_decoder *d, const cs_insn *insn, uint8_t i,
@@ -142,8 +142,8 @@ static struct msp_trace_held result_of(const struct msp_trace_decoder *d, const 
 static void forget_call(struct msp_trace_decoder *d)
 {
 	for (int i = 0; i <= 18; i++)
-		d->held[i].kind = MSP_HELD_UNKNOWN;
-	d->held[MSP_ARM64_LR].kind = MSP_HELD_UNKNOWN;
+		d->arm64.held[i].kind = MSP_HELD_UNKNOWN;
+	d->arm64.held[MSP_ARM64_LR].kind = MSP_HELD_UNKNOWN;
 }
 
 void msp_arm64_follow_registers(struct msp_trace_decoder *d, const cs_insn *insn, uint32_t does)
@@ -162,14 +162,14 @@ void msp_arm64_follow_registers(struct msp_trace_decoder *d, const cs_insn *insn
 	for (int i = 0; i < count; i++) {
 		reg = msp_arm64_general(insn, (uint8_t)i);
 		if (reg >= 0)
-			d->held[reg] = result[i];
+			d->arm64.held[reg] = result[i];
 	}
 }
 
 void msp_arm64_begin_loop(struct msp_trace_decoder *d)
 {
 	for (int i = 0; i < 32; i++)
-		if (d->held[i].kind == MSP_HELD_CONSTANT &&
-		    (int64_t)d->held[i].value == (int32_t)d->held[i].value)
-			d->held[i].kind = MSP_HELD_UNKNOWN;
+		if (d->arm64.held[i].kind == MSP_HELD_CONSTANT &&
+		    (int64_t)d->arm64.held[i].value == (int32_t)d->arm64.held[i].value)
+			d->arm64.held[i].kind = MSP_HELD_UNKNOWN;
 }

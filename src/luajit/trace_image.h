@@ -36,17 +36,11 @@ struct msp_trace_snap {
 	bool perhaps;	/* it may have been: without GC64 that is not told */
 };
 
-/* From an offset in the code on, the best estimate: a frame, and the position in it. */
-struct msp_trace_guess {
-	uint32_t code, pos;
-	uint16_t node; /* its pos is of no meaning; 0: there is none */
-};
-
-/* From an offset in the code on, the innermost frame that is proved. */
-struct msp_trace_proof {
+/* From an offset in the code on: the innermost frame that is proved, or the best estimate of it. */
+struct msp_trace_piece {
 	uint32_t code, pos; /* a position in it that fits */
 	uint16_t node;	    /* its pos is of no meaning; 0: there is none */
-	bool whole;	    /* nothing is below it */
+	bool whole;	    /* of a proof: nothing is below it */
 };
 
 struct msp_trace_image {
@@ -63,18 +57,18 @@ struct msp_trace_image {
 	uint16_t node_count;
 	struct msp_trace_snap *snap;
 	struct msp_trace_node *node;
-	struct msp_trace_guess *guess; /* by code; made by trace_align.c */
+	struct msp_trace_piece *guess; /* by code; made by trace_align.c */
 	uint32_t guesses;
-	struct msp_trace_proof *proof; /* by code; made by trace_proof.c, or trace_table.c */
+	struct msp_trace_piece *proof; /* by code; made by trace_proof.c, or trace_table.c */
 	uint32_t proofs;
 	size_t size; /* bytes that it takes */
 };
 
 /*
  * Reads the trace at an address. vm: the frame of a sample that was in it, for which the estimates
- * are made too; with ident 0: any trace, with them; NULL: any, without. descriptor: address of the VM descriptor, by which the
- * VM's own table of the trace is found; 0: there is none. MSP_E_GONE: there is none, or another, or it went
- * meanwhile; MSP_E_NOMEM.
+ * are made too; with ident 0: any trace, with them; NULL: any, without. descriptor: address of the
+ * VM descriptor, by which the VM's own table of the trace is found; 0: there is none. MSP_E_GONE:
+ * there is none, or another, or it went meanwhile; MSP_E_NOMEM.
  */
 int msp_trace_image_read(const struct msp_lj_layout *layout, const struct msp_memory *mem,
 			 uint64_t g, uint64_t at, const struct msp_raw_frame *vm,
@@ -89,11 +83,16 @@ void msp_trace_image_free(struct msp_trace_image *image);
 
 /* Index of the last snapshot that code at an offset can belong to, and of the first. */
 uint32_t msp_trace_interval(const struct msp_trace_image *image, uint32_t offset, uint32_t *first);
-/* The frames at the place of vm, as msp_lj_traces_frames() has them (trace_place.c). Returns their number. */
+/*
+ * The frames at the place of vm, as msp_lj_traces_frames() has them (trace_place.c). Returns their
+ * number.
+ */
 uint32_t msp_trace_frames_at(const struct msp_trace_image *image, const struct msp_raw_frame *vm,
-			     const struct msp_raw_frame *base, struct msp_raw_frame out[MSP_TRACE_DEPTH]);
+			     const struct msp_raw_frame *base,
+			     struct msp_raw_frame out[MSP_TRACE_DEPTH]);
 /* The raw frame of a node. */
-void msp_trace_put_frame(struct msp_raw_frame *out, const struct msp_trace_node *node, const struct msp_raw_frame *vm);
+void msp_trace_put_frame(struct msp_raw_frame *out, const struct msp_trace_node *node,
+			 const struct msp_raw_frame *vm);
 /* Its identity for a sample at that offset, as the walker computes it. */
 uint64_t msp_trace_image_ident(const struct msp_trace_image *image, uint32_t offset);
 

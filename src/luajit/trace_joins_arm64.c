@@ -36,7 +36,7 @@ static void join_branch(struct msp_trace_decoder *d, const cs_insn *insn, struct
 		out[-1].tells |= MSP_TELLS_OVERFLOW;
 		out->joined = MSP_JOINED;
 	}
-	if (d->compared)
+	if (d->arm64.compared)
 		out->joined = MSP_JOINED;
 }
 
@@ -44,12 +44,12 @@ static void join_branch(struct msp_trace_decoder *d, const cs_insn *insn, struct
 static void join_product(struct msp_trace_decoder *d, const cs_insn *insn,
 			 struct msp_trace_ins *out)
 {
-	if (d->product && out->does & (MSP_DOES_TYPE | MSP_DOES_BRANCH))
+	if (d->arm64.product && out->does & (MSP_DOES_TYPE | MSP_DOES_BRANCH))
 		out->joined = MSP_JOINED;
 	else
-		d->product = false;
-	d->product |= insn->id == ARM64_INS_SMULL;
-	d->product &= !(out->does & MSP_DOES_BRANCH);
+		d->arm64.product = false;
+	d->arm64.product |= insn->id == ARM64_INS_SMULL;
+	d->arm64.product &= !(out->does & MSP_DOES_BRANCH);
 }
 
 /* The type of a value that was loaded is looked at, and then taken off (asm_ahuvload(), asm_sload()). */
@@ -59,16 +59,16 @@ static void join_value(struct msp_trace_decoder *d, const cs_insn *insn, struct 
 		insn, insn->detail->arm64.op_count ? insn->detail->arm64.op_count - 1 : 0);
 	int from = msp_arm64_general(insn, 1);
 
-	if (d->value < 0 || !(out->does & MSP_DOES_TYPE))
+	if (d->arm64.value < 0 || !(out->does & MSP_DOES_TYPE))
 		return;
-	if (insn->id == ARM64_INS_CMN && msp_arm64_general(insn, 0) == d->value)
+	if (insn->id == ARM64_INS_CMN && msp_arm64_general(insn, 0) == d->arm64.value)
 		out->joined = MSP_JOINED;
 	else if (insn->id == ARM64_INS_CMN && out[-1].does & MSP_DOES_TYPE)
 		out[-1].joined = out->joined = MSP_JOINED;
-	else if (insn->id == ARM64_INS_CMP)
-		out->joined = last->type == ARM64_OP_REG && from == d->value;
-	else if (insn->id != ARM64_INS_ASR)
-		out->joined = from == d->value && out[-1].joined && out[-1].does & MSP_DOES_BRANCH;
+	else if (insn->id != ARM64_INS_ASR && from == d->arm64.value &&
+		 (insn->id == ARM64_INS_CMP ? last->type == ARM64_OP_REG
+					    : out[-1].joined && out[-1].does & MSP_DOES_BRANCH))
+		out->joined = MSP_JOINED;
 }
 
 /* Goes on with a value while it is looked at. */
@@ -78,11 +78,11 @@ static void follow_value(struct msp_trace_decoder *d, const cs_insn *insn,
 	bool loads = insn->id == ARM64_INS_LDR || insn->id == ARM64_INS_LDUR;
 
 	if (loads && msp_arm64_memory(insn) && msp_arm64_is_wide(msp_arm64_operand(insn, 0)->reg))
-		d->value = msp_arm64_general(insn, 0);
-	else if (insn->id == ARM64_INS_ASR && msp_arm64_general(insn, 1) == d->value)
+		d->arm64.value = msp_arm64_general(insn, 0);
+	else if (insn->id == ARM64_INS_ASR && msp_arm64_general(insn, 1) == d->arm64.value)
 		return;
 	else if (!out->joined)
-		d->value = -1;
+		d->arm64.value = -1;
 }
 
 void msp_trace_join_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
@@ -96,16 +96,17 @@ void msp_trace_join_arm64(struct msp_trace_decoder *d, const cs_insn *insn,
 	join_product(d, insn, out);
 	/* a key is loaded, and compared */
 	if (insn->id == ARM64_INS_CMP && out->does & MSP_DOES_KEY && out[-1].does & MSP_DOES_LOAD &&
-	    d->value >= 0 && (first == d->value || msp_arm64_general(insn, 1) == d->value))
+	    d->arm64.value >= 0 &&
+	    (first == d->arm64.value || msp_arm64_general(insn, 1) == d->arm64.value))
 		out->joined = MSP_JOINED;
 	/* a value gets its type, and is stored (asm_ahustore()) */
-	if (stores && first >= 0 && first == d->tagged)
+	if (stores && first >= 0 && first == d->arm64.tagged)
 		out->joined = MSP_JOINED;
-	d->tagged = insn->id == ARM64_INS_ADD && msp_arm64_general(insn, 2) >= 0 &&
-				    out->does == MSP_DOES_COPY
-			    ? first
-			    : -1;
-	d->compared = is_compare(insn) || (d->compared && insn->id == ARM64_INS_MOV &&
-					   first == msp_arm64_general(insn, 1));
+	d->arm64.tagged = insn->id == ARM64_INS_ADD && msp_arm64_general(insn, 2) >= 0 &&
+					  out->does == MSP_DOES_COPY
+				  ? first
+				  : -1;
+	d->arm64.compared = is_compare(insn) || (d->arm64.compared && insn->id == ARM64_INS_MOV &&
+						 first == msp_arm64_general(insn, 1));
 	follow_value(d, insn, out);
 }

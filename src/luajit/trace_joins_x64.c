@@ -55,7 +55,7 @@ static bool computes_integer(unsigned int id)
 static uint8_t join_jump(const struct msp_trace_decoder *d, const struct msp_trace_before *is,
 			 struct msp_trace_ins *out)
 {
-	unsigned int last = d->before[0].id;
+	unsigned int last = d->x64.before[0].id;
 
 	if (out->does & MSP_DOES_CHECK)
 		return MSP_JOINED_NOT;
@@ -66,8 +66,8 @@ static uint8_t join_jump(const struct msp_trace_decoder *d, const struct msp_tra
 		return MSP_JOINED;
 	if (last == X86_INS_CMP || last == X86_INS_TEST || last == X86_INS_UCOMISD)
 		return MSP_JOINED;
-	return is_conditional(last) && d->before[1].id == X86_INS_UCOMISD ? MSP_JOINED
-									  : MSP_JOINED_NOT;
+	return is_conditional(last) && d->x64.before[1].id == X86_INS_UCOMISD ? MSP_JOINED
+									      : MSP_JOINED_NOT;
 }
 
 /*
@@ -76,11 +76,11 @@ static uint8_t join_jump(const struct msp_trace_decoder *d, const struct msp_tra
  */
 static uint8_t join_copy(const struct msp_trace_decoder *d, const struct msp_trace_before *is)
 {
-	const struct msp_trace_before *last = &d->before[0];
+	const struct msp_trace_before *last = &d->x64.before[0];
 
 	bool zero = is->from == is->to && (is->id == X86_INS_XORPS || is->id == X86_INS_XOR);
 
-	if (!last->from || last->to != is->to || zero || d->before[1].id == X86_INS_CALL)
+	if (!last->from || last->to != is->to || zero || d->x64.before[1].id == X86_INS_CALL)
 		return MSP_JOINED_NOT;
 	if (last->id == X86_INS_MOVAPS && computes_number(is->id))
 		return MSP_JOINED;
@@ -92,8 +92,8 @@ static uint8_t join_copy(const struct msp_trace_decoder *d, const struct msp_tra
 static void join_toint(const struct msp_trace_decoder *d, const struct msp_trace_before *is,
 		       struct msp_trace_ins *out)
 {
-	const struct msp_trace_before *back = &d->before[0], *zero = &d->before[1],
-				      *to = &d->before[2];
+	const struct msp_trace_before *back = &d->x64.before[0], *zero = &d->x64.before[1],
+				      *to = &d->x64.before[2];
 
 	if (is->id != X86_INS_UCOMISD || back->id != X86_INS_CVTSI2SD || is->from != back->to ||
 	    zero->id != X86_INS_XORPS || zero->to != back->to || to->id != X86_INS_CVTTSD2SI ||
@@ -107,7 +107,7 @@ static void join_toint(const struct msp_trace_decoder *d, const struct msp_trace
 /* ra_dest(): what has just been computed is spilled. */
 static bool spills(const struct msp_trace_decoder *d, const struct msp_trace_before *is)
 {
-	const struct msp_trace_before *last = &d->before[0];
+	const struct msp_trace_before *last = &d->x64.before[0];
 
 	return (is->id == X86_INS_MOV || is->id == X86_INS_MOVSD) && !is->to && is->from &&
 	       is->in_memory && is->mem.base == X86_REG_RSP && last->to == is->from &&
@@ -129,7 +129,7 @@ static bool same_memory(const struct msp_trace_before *a, const struct msp_trace
  */
 static uint8_t join_load(const struct msp_trace_decoder *d, const struct msp_trace_before *is)
 {
-	const struct msp_trace_before *last = &d->before[0], *two = &d->before[1];
+	const struct msp_trace_before *last = &d->x64.before[0], *two = &d->x64.before[1];
 	bool loads = (is->id == X86_INS_MOV || is->id == X86_INS_MOVSD) && is->to;
 
 	if (loads && is_conditional(last->id) && two->id == X86_INS_CMP && two->has_number &&
@@ -145,9 +145,9 @@ static uint8_t join_load(const struct msp_trace_decoder *d, const struct msp_tra
 		return MSP_JOINED;
 	return is->id == X86_INS_SHR && is->number == 17 && is_conditional(last->id) &&
 			       two->id == X86_INS_CMP && two->has_number &&
-			       (d->before[2].id == X86_INS_ROR ||
-				d->before[2].id == X86_INS_RORX) &&
-			       d->before[2].to == is->to
+			       (d->x64.before[2].id == X86_INS_ROR ||
+				d->x64.before[2].id == X86_INS_RORX) &&
+			       d->x64.before[2].to == is->to
 		       ? MSP_JOINED
 		       : MSP_JOINED_NOT;
 }
@@ -157,7 +157,7 @@ static uint8_t join_key(const struct msp_trace_decoder *d, const struct msp_trac
 			struct msp_trace_ins *out)
 {
 	const struct msp_lj_object_layout *o = msp_lj_object_layout(d->layout);
-	const struct msp_trace_before *last = &d->before[0], *two = &d->before[1];
+	const struct msp_trace_before *last = &d->x64.before[0], *two = &d->x64.before[1];
 
 	if (is->id == X86_INS_CMP && out->does & MSP_DOES_KEY && out->key) {
 		if (two->id == X86_INS_MOV && out[-2].joined && is->in_memory &&
@@ -177,7 +177,7 @@ static uint8_t join_key(const struct msp_trace_decoder *d, const struct msp_trac
 static uint8_t join(const struct msp_trace_decoder *d, const struct msp_trace_before *is,
 		    struct msp_trace_ins *out)
 {
-	const struct msp_trace_before *last = &d->before[0];
+	const struct msp_trace_before *last = &d->x64.before[0];
 	uint8_t joined;
 
 	if (is_conditional(is->id))
@@ -219,7 +219,7 @@ void msp_trace_join_x64(struct msp_trace_decoder *d, const cs_insn *insn, struct
 		is.from = x86->operands[1].reg;
 	out->joined = join(d, &is, out);
 	join_toint(d, &is, out);
-	d->before[2] = d->before[1];
-	d->before[1] = d->before[0];
-	d->before[0] = is;
+	d->x64.before[2] = d->x64.before[1];
+	d->x64.before[1] = d->x64.before[0];
+	d->x64.before[0] = is;
 }

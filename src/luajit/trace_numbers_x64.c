@@ -23,7 +23,7 @@ static bool is_variable(const struct msp_trace_decoder *d, const cs_x86_op *op)
 {
 	unsigned int i = op->type == X86_OP_REG ? number_of(op->reg) : 16;
 
-	return i < 16 ? d->variables >> i & 1 : is_object(op);
+	return i < 16 ? d->x64.variables >> i & 1 : is_object(op);
 }
 
 static bool is_arithmetic(unsigned int id)
@@ -66,18 +66,18 @@ void msp_trace_numbers_x64(struct msp_trace_decoder *d, const cs_insn *insn,
 	bool variable = x86->op_count >= 2 && makes_variable(d, insn);
 
 	if (out->code == 0 || out->code == d->loop || insn->id == X86_INS_CALL)
-		d->variables = 0;
+		d->x64.variables = 0;
 	if (x86->op_count == 2 && is_arithmetic(insn->id) && is_variable(d, &op[0]) &&
 	    is_variable(d, &op[1]))
 		out->tells |= MSP_TELLS_VARIABLES;
 	if (cs_regs_access(d->handle, insn, read, &reads, written, &writes)) {
-		d->variables = 0;
+		d->x64.variables = 0;
 		return;
 	}
 	while (writes--)
 		if (number_of(written[writes]) < 16)
-			d->variables &= ~(1u << number_of(written[writes]));
+			d->x64.variables &= ~(1u << number_of(written[writes]));
 	if (variable && insn->id != X86_INS_CALL && op[0].type == X86_OP_REG &&
 	    number_of(op[0].reg) < 16)
-		d->variables |= 1u << number_of(op[0].reg);
+		d->x64.variables |= 1u << number_of(op[0].reg);
 }

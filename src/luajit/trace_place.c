@@ -4,7 +4,10 @@
 
 #include "luajit/trace_image.h"
 
-/* x86-64: after a trace has stored its new base, it moves the stack pointer and jumps. */
+/*
+ * After a trace has stored its new base, it moves the stack pointer and jumps: so many bytes at most on
+ * x86-64; on arm64 8 (add sp; b), where the instruction before that counts as unsure, too.
+ */
 #define TAIL_CODE 12
 
 /* The frames of a snapshot, the outermost first. */
@@ -14,21 +17,27 @@ struct path {
 	bool tail_call, perhaps;
 };
 
-static void make_path(const struct msp_trace_image *image, uint32_t snap, struct path *path)
+/* Those down to a node; in the innermost one it is at pos. */
+static void node_path(const struct msp_trace_image *image, uint16_t node, uint32_t pos,
+		      struct path *path)
 {
-	uint32_t at = image->snap[snap].leaf, depth = 0;
+	uint32_t depth = 0;
 
-	path->count = 0;
-	path->tail_call = image->snap[snap].tail_call;
-	path->perhaps = image->snap[snap].perhaps;
-	path->guarded = image->snap[snap].guarded;
-	for (uint32_t i = at; i; i = image->node[i].parent)
+	*path = (struct path){.guarded = pos};
+	for (uint16_t i = node; i; i = image->node[i].parent)
 		depth++;
 	if (depth > MSP_TRACE_DEPTH)
 		return;
 	path->count = depth;
-	for (uint32_t i = at; i; i = image->node[i].parent)
+	for (uint16_t i = node; i; i = image->node[i].parent)
 		path->node[--depth] = &image->node[i];
+}
+
+static void make_path(const struct msp_trace_image *image, uint32_t snap, struct path *path)
+{
+	node_path(image, image->snap[snap].leaf, image->snap[snap].guarded, path);
+	path->tail_call = image->snap[snap].tail_call;
+	path->perhaps = image->snap[snap].perhaps;
 }
 
 static bool is_function(const struct msp_trace_node *node, const struct msp_raw_frame *f)
@@ -75,56 +84,24 @@ static uint32_t next_snap(const struct msp_trace_image *image, uint32_t at)
 	return image->linktype == MSP_LINK_LOOP || image->linktype == MSP_LINK_TAILREC ? 0 : at;
 }
 
-static void node_path(const struct msp_trace_image *image, uint16_t node, uint32_t pos,
-		      struct path *path)
+/* What is known for a place, as estimates or proofs have it; NULL: nothing. */
+static const struct msp_trace_piece *find_piece(const struct msp_trace_image *image,
+						const struct msp_trace_piece *pieces,
+						uint32_t count, uint32_t tofs, struct path *path)
 {
-	uint32_t depth = 0;
-
-	*path = (struct path){.guarded = pos};
-	for (uint16_t i = node; i; i = image->node[i].parent)
-		depth++;
-	if (depth > MSP_TRACE_DEPTH)
-		return;
-	path->count = depth;
-	for (uint16_t i = node; i; i = image->node[i].parent)
-		path->node[--depth] = &image->node[i];
-}
-
-/* The estimate for a place; false: there is none. */
-static bool make_guess(const struct msp_trace_image *image, uint32_t tofs, struct path *path)
-{
-	uint32_t lo = 0, hi = image->guesses, mid;
+	uint32_t lo = 0, hi = count, mid;
 
 	while (hi - lo > 1) {
 		mid = lo + (hi - lo) / 2;
-		if (image->guess[mid].code <= tofs)
+		if (pieces[mid].code <= tofs)
 			lo = mid;
 		else
 			hi = mid;
 	}
-	if (!hi)
-		return false;
-	node_path(image, image->guess[lo].node, image->guess[lo].pos, path);
-	return path->count;
-}
-
-/* What is proved for a place; NULL: nothing. */
-static const struct msp_trace_proof *make_proof(const struct msp_trace_image *image, uint32_t tofs,
-						struct path *path)
-{
-	uint32_t lo = 0, hi = image->proofs, mid;
-
-	while (hi - lo > 1) {
-		mid = lo + (hi - lo) / 2;
-		if (image->proof[mid].code <= tofs)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	if (!hi)
+	if (!count)
 		return NULL;
-	node_path(image, image->proof[lo].node, image->proof[lo].pos, path);
-	return path->count ? &image->proof[lo] : NULL;
+	node_path(image, pieces[lo].node, pieces[lo].pos, path);
+	return path->count ? &pieces[lo] : NULL;
 }
 
 /* The trace ends by a jump to one with another base, and has perhaps moved there already. */
@@ -148,10 +125,9 @@ void msp_trace_put_frame(struct msp_raw_frame *out, const struct msp_trace_node 
 }
 
 /*
- * start and next are the frames at the snapshots around the place. What both
- * say, and all that may be around it, is certain: sure frames. Where there is no better estimate of what is below it, the
- * next guard's functions were right more often, and the start's line, where the
- * function is the same (docs/jit.md).
+ * start and next are the frames at the snapshots around the place. What both say, and all that may be
+ * around it, is certain: sure frames. Where there is no better estimate of what is below it, the next
+ * guard's functions were right more often, and the start's line, where the function is the same.
  */
 static uint32_t put_frames(const struct path *start, const struct path *next, uint32_t sure,
 			   const struct msp_raw_frame *vm, struct msp_raw_frame *out)
@@ -208,7 +184,10 @@ static uint32_t put_guess(const struct path *guess, uint32_t sure, const struct 
 	return n;
 }
 
-/* How many of the sure frames all snapshots have that the code may lie between, from the first to that behind the last. */
+/*
+ * How many of the sure frames all snapshots have that the code may lie between, from the first to
+ * that behind the last.
+ */
 static uint32_t agreed_by_all(const struct msp_trace_image *image, const struct path *start,
 			      uint32_t first, uint32_t last, uint32_t sure)
 {
@@ -224,8 +203,8 @@ static uint32_t agreed_by_all(const struct msp_trace_image *image, const struct 
 }
 
 /*
- * By the VM's own table, where the base is not sure: if it has moved, the innermost function is on the stack, and all others
- * below it. 0: that does not tell.
+ * By the VM's own table, where the base is not sure: if it has moved, the innermost function is on the
+ * stack, and all others below it. 0: that does not tell.
  */
 static uint32_t exact_at_end(const struct path *exact, const struct msp_raw_frame *vm,
 			     const struct msp_raw_frame *base,
@@ -254,8 +233,9 @@ static bool begins_with(const struct msp_trace_image *image, const struct msp_ra
 }
 
 /*
- * By the VM's own table, of which the snapshots prove sure frames. A function at the base that is not on the stack was called
- * by a tail call: the one on the stack was there before. 0: the table contradicts the snapshots, or the stack.
+ * By the VM's own table, of which the snapshots prove sure frames. A function at the base that is not
+ * on the stack was called by a tail call: the one on the stack was there before. 0: the table
+ * contradicts the snapshots, or the stack.
  */
 static uint32_t exact_frames(const struct msp_trace_image *image, struct path *exact,
 			     const struct path *next, uint32_t sure, const struct msp_raw_frame *vm,
@@ -275,7 +255,8 @@ uint32_t msp_trace_frames_at(const struct msp_trace_image *image, const struct m
 {
 	uint32_t first, last = msp_trace_interval(image, vm->tofs, &first), at = first, sure, n;
 	struct path start, next, guess, proof;
-	const struct msp_trace_proof *known = make_proof(image, vm->tofs, &proof);
+	const struct msp_trace_piece *known =
+		find_piece(image, image->proof, image->proofs, vm->tofs, &proof);
 	bool start_fits, next_fits, whole = false;
 
 	make_path(image, last, &start);
@@ -310,7 +291,7 @@ uint32_t msp_trace_frames_at(const struct msp_trace_image *image, const struct m
 		sure = proof.count;
 		whole = known->whole;
 	}
-	if (make_guess(image, vm->tofs, &guess) &&
+	if (find_piece(image, image->guess, image->guesses, vm->tofs, &guess) &&
 	    (start.tail_call || next.tail_call || fits(&guess, base)) &&
 	    extends(&guess, &next, sure) && (!whole || guess.count == sure))
 		return put_guess(&guess, sure, &start, &next, vm, out);

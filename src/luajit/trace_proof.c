@@ -9,7 +9,7 @@ struct proof {
 	struct msp_trace_reader *r;
 	struct msp_trace_facts facts;
 	struct msp_steps steps;
-	struct msp_trace_proof *proof; /* of each instruction */
+	struct msp_trace_piece *proof; /* of each instruction */
 	uint64_t (*left)[WORDS];       /* of each instruction: the steps that are left */
 };
 
@@ -288,7 +288,7 @@ static void conclude(struct proof *p, uint32_t i)
 {
 	const struct msp_steps *s = &p->steps;
 	uint32_t f = common_frame(s, p->left[i]);
-	struct msp_trace_proof *proof = &p->proof[i];
+	struct msp_trace_piece *proof = &p->proof[i];
 
 	proof->node = f == MSP_PATH_NONE ? 0 : node_of(p, f, 0);
 	proof->whole = proof->node;
@@ -361,7 +361,7 @@ static void prove_snap(struct proof *p, uint32_t i)
 	}
 }
 
-static bool same(const struct msp_trace_proof *a, const struct msp_trace_proof *b)
+static bool same(const struct msp_trace_piece *a, const struct msp_trace_piece *b)
 {
 	return a->node == b->node && a->pos == b->pos && a->whole == b->whole;
 }
@@ -369,7 +369,7 @@ static bool same(const struct msp_trace_proof *a, const struct msp_trace_proof *
 static void keep(struct proof *p)
 {
 	struct msp_trace_image *image = p->r->image;
-	struct msp_trace_proof *fit;
+	struct msp_trace_piece *fit;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < p->r->ins_count; i++) {

@@ -158,7 +158,7 @@ static bool make_proofs(struct table *t)
 	}
 	make_calls(t);
 	for (uint32_t i = 0; i < t->head.pieces; i++) {
-		struct msp_trace_proof *proof = &image->proof[i];
+		struct msp_trace_piece *proof = &image->proof[i];
 
 		proof->code = t->piece[i].offset;
 		if (t->piece[i].place == LJVM_NO_PLACE)

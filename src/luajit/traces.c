@@ -104,7 +104,10 @@ static int read_image(struct msp_lj_traces *t, const struct msp_raw_frame *vm,
 	return 0;
 }
 
-/* Does the VM have the trace now that was made there? Most of those that it has not are found out before all of it is read. */
+/*
+ * Does the VM have the trace now that was made there? Most of those that it has not are found out
+ * before all of it is read.
+ */
 static bool is_there(const struct msp_lj_traces *t, uint64_t at, uint64_t mcode, uint64_t szmcode)
 {
 	_Alignas(8) uint8_t header[MSP_TRACE_HEADER_MAX];

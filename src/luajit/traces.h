@@ -48,8 +48,9 @@ int msp_lj_traces_frames(struct msp_lj_traces *traces, const struct msp_raw_fram
 			 struct msp_raw_frame out[MSP_TRACE_DEPTH], bool *fresh);
 
 /*
- * Reads a trace that was just made, before any sample of it: so that it is known when it is flushed. mcode, szmcode: what the
- * VM says of it. *vm is then a frame in it. MSP_E_GONE: the VM has no such trace, or no more; MSP_E_NOMEM.
+ * Reads a trace that was just made, before any sample of it: so that it is known when it is flushed.
+ * mcode, szmcode: what the VM says of it. *vm is then a frame in it. MSP_E_GONE: the VM has no such
+ * trace, or no more; MSP_E_NOMEM.
  */
 int msp_lj_traces_keep(struct msp_lj_traces *traces, uint64_t number, uint64_t mcode, uint64_t szmcode,
 		       struct msp_raw_frame *vm);

@@ -136,10 +136,11 @@ struct msp_vm {
 };
 
 /*
- * Looks for global states of the builds in this space, and proves each: in the list that a build with the
- * VM descriptor keeps; through writable anonymous memory if there is none, or what is in it is not all right. Reads only pages that are there, so it never
- * makes the target bigger. Earlier ones are proved again, keep their names and their
- * addresses, and stay in the list when they are gone. Returns the list's length.
+ * Looks for global states of the builds in this space, and proves each: in the list that a build with
+ * the VM descriptor keeps; through writable anonymous memory if there is none, or what is in it is not
+ * all right. Reads only pages that are there, so it never makes the target bigger. Earlier ones are
+ * proved again, keep their names and their addresses, and stay in the list when they are gone. Returns
+ * the list's length.
  */
 int msp_space_find_vms(struct msp_space *space);
 const struct msp_vm *msp_space_vms(const struct msp_space *space, size_t *count);

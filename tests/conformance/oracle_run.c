@@ -34,7 +34,7 @@ struct run {
 	} bpf, core;
 	uint64_t random;
 	uint64_t marks; /* but of a handler's steps one, and of those in which a stack is moved */
-	uint64_t moved; /* the last step at which a stack was marked that is moved */
+	uint64_t moved; /* the step at which a stack was first marked that is moved */
 	uint64_t handler_sp; /* where the stack of the signal handler begins that runs; 0: none */
 	bool handler_marked;
 };
@@ -157,7 +157,7 @@ static void count_mark(struct run *r)
 	if (!same_move && (!r->handler_sp || !r->handler_marked))
 		r->marks++;
 	r->handler_marked = r->handler_sp != 0;
-	if (r->now->error == MSP_ERR_LUA_MOVING)
+	if (r->now->error == MSP_ERR_LUA_MOVING && !same_move)
 		r->moved = r->steps;
 }
 
@@ -393,10 +393,14 @@ static void run_bursts(struct run *r)
 	}
 }
 
-/* More than one in 100,000, or than a place of two instructions; stacks too deep to be recorded aside. */
+/*
+ * More than one in 100,000, or than a place of two instructions; stacks too deep to be recorded aside.
+ * Of a stack that is moved, which is one mark with many steps: more than one step in 200.
+ */
 static bool too_many_marks(const struct run *r)
 {
-	return r->marks > 2 && r->marks * 100000 > r->steps;
+	return r->report.marked[MSP_ERR_LUA_MOVING] * 200 > r->steps ||
+	       (r->marks > 2 && r->marks * 100000 > r->steps);
 }
 
 static int finish(struct run *r, double seconds)

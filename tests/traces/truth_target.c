@@ -26,6 +26,7 @@ static struct {
 static bool start_here(char *argv[])
 {
 	int ready[2];
+	bool runs;
 	char c;
 
 	if (pipe2(ready, O_CLOEXEC))
@@ -37,10 +38,9 @@ static bool start_here(char *argv[])
 		_exit(127);
 	}
 	close(ready[1]);
-	if (t.pid > 0 && read(ready[0], &c, 1) < 0) /* ends when it runs the program */
-		return false;
+	runs = t.pid > 0 && read(ready[0], &c, 1) >= 0; /* ends when it runs the program */
 	close(ready[0]);
-	return t.pid > 0 && !msp_process_open(t.pid, &t.process);
+	return runs && !msp_process_open(t.pid, &t.process);
 }
 
 bool truth_target_start(char *argv[])
@@ -98,4 +98,5 @@ void truth_target_end(void)
 		kill(t.pid, SIGKILL);
 		waitpid(t.pid, NULL, 0);
 	}
+	msp_process_close(t.process);
 }

@@ -22,25 +22,8 @@ local function depth(cx, cy)
   end
   return 60
 end
--- The compiler makes an addition of the division, and none of the second sum.
-local function sum(a, b)
-  return a + b
-end
-local function halves(x, y)
-  local once = sum(x, y)
-  local twice = x / 0.5
-  local again = sum(x, y)
-  return once - twice - again
-end
-local function widths(n)
-  local total = 0
-  for i = 1, n do
-    total = total - halves(total, n)
-  end
-  return total
-end
 while true do
-  local total = widths(100000)
+  local total = 0
   for py = -20, 20 do
     for px = -40, 20 do
       total = total + depth(px / 20, py / 20)
