@@ -108,6 +108,21 @@ static bool judge_positions(struct oracle_judge *judge, const struct oracle_stac
 	return true;
 }
 
+/*
+ * An unwinder that is about to leave has put its goal in its caller's place: outer callers are gone, the inner ones
+ * are the same. It may have the C library copy that: then there is one more.
+ */
+static bool has_put_goal(const struct oracle_stack *a, const struct oracle_stack *b, uint32_t gone,
+			 uint32_t come)
+{
+	if (come >= gone || come > (b->ways & 1u << MSP_WAY_LANDING ? 2 : 1))
+		return false;
+	for (uint32_t i = 1; i <= come; i++)
+		if (a->native[a->native_count - i] != b->native[b->native_count - i])
+			return false;
+	return come > 0;
+}
+
 static bool judge_native(struct oracle_judge *judge, const struct oracle_step *step,
 			 const struct oracle_stack *a, const struct oracle_stack *b)
 {
@@ -118,9 +133,7 @@ static bool judge_native(struct oracle_judge *judge, const struct oracle_step *s
 		return true;
 	if (!come && step->insn->moves_sp) /* longjmp, and what libgcc's unwinder ends with */
 		return true;
-	/* An unwinder that is about to leave has put its goal in its caller's place. */
-	if (come == 1 && gone > 1 && step->native &&
-	    a->native[a->native_count - 1] == b->native[b->native_count - 1])
+	if (step->native && has_put_goal(a, b, gone, come))
 		return true;
 	return fault(judge, come ? "native callers came from nowhere" : "native callers are lost");
 }
