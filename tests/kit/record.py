@@ -266,6 +266,8 @@ def main():
         mounted(moonspy, luajit, library, script, places, folder)
         if shutil.which("luajit"):
             without(moonspy, folder)
+        else:
+            print("SKIP: a LuaJIT without probes: there is no luajit")
 
 
 main()

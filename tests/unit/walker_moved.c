@@ -15,6 +15,28 @@ static int some_register(void)
 	return reg;
 }
 
+/* It is all there, though it was moved. */
+static void assert_followed(const struct msp_stack *stack)
+{
+	assert_true(is_same(stack));
+	assert_true(stack->ways & 1u << MSP_WAY_MOVED);
+}
+
+/* L->stack is the new one, L->base is not yet; of the old one so many bytes are written over. */
+static void begin_move(uint64_t over)
+{
+	t.copied = true;
+	t.over_from = 0;
+	t.over_to = over;
+	t.at = COPY;
+}
+
+static void end_move(void)
+{
+	t.copied = t.unmapped = false;
+	t.at = t.start;
+}
+
 /* Words from..to of the old stack, which has been given back, are written over. */
 static void check_given_back(int reg, uint64_t from, uint64_t to)
 {
@@ -28,8 +50,7 @@ static void check_given_back(int reg, uint64_t from, uint64_t to)
 	if (!is_same(&stack))
 		print_error("words %u to %u: %zu frames of %zu, reason %d\n", (unsigned)from,
 			    (unsigned)to, stack.count, t.count, stack.error);
-	assert_true(is_same(&stack));
-	assert_true(stack.ways & 1u << MSP_WAY_MOVED);
+	assert_followed(&stack);
 }
 
 static void test_given_back(void **state)
@@ -58,8 +79,7 @@ static void test_taken_back(void **state)
 	t.copied = t.unmapped = true;
 	t.over_from = t.over_to = 0;
 	walk(&regs, &stack);
-	assert_true(is_same(&stack));
-	assert_true(stack.ways & 1u << MSP_WAY_MOVED);
+	assert_followed(&stack);
 	for (size_t at = 0; at < 16; at += 8) {
 		t.copy[at] ^= 1;
 		walk(&regs, &stack);
@@ -82,20 +102,17 @@ static void test_unmapped(void **state)
 	(void)state;
 	reg = some_register();
 	regs.reg[reg] = t.start;
-	t.copied = t.unmapped = true;
-	t.over_from = t.over_to = 0;
-	t.at = COPY;
+	begin_move(0);
+	t.unmapped = true;
 	walk(&regs, &stack);
 	assert_int_equal(stack.error, MSP_ERR_LUA_MOVING); /* nothing tells the distance */
 	for (int other = MSP_X64_RDX; other <= MSP_X64_RCX; other++) {
 		regs.reg[other] = COPY - t.start;
 		walk(&regs, &stack);
 		regs.reg[other] = t.regs.reg[other];
-		assert_true(is_same(&stack));
-		assert_true(stack.ways & 1u << MSP_WAY_MOVED);
+		assert_followed(&stack);
 	}
-	t.copied = t.unmapped = false;
-	t.at = t.start;
+	end_move();
 }
 
 /*
@@ -111,21 +128,16 @@ static void test_returned(void **state)
 	(void)state;
 	reg = some_register();
 	regs.reg[reg] = t.start;
-	t.copied = true;
-	t.over_from = 0;
-	t.over_to = 48;
-	t.at = COPY;
+	begin_move(48);
 	walk(&regs, &stack);
 	assert_int_equal(stack.error, MSP_ERR_LUA_MOVING); /* nothing says that it is the old one */
 	regs.reg[MSP_X64_RAX] = COPY;
 	walk(&regs, &stack);
-	assert_true(is_same(&stack));
-	assert_true(stack.ways & 1u << MSP_WAY_MOVED);
+	assert_followed(&stack);
 	t.unmapped = true;
 	walk(&regs, &stack);
 	assert_int_equal(stack.error, MSP_ERR_LUA_MOVING); /* nothing bears it out */
-	t.copied = t.unmapped = false;
-	t.at = t.start;
+	end_move();
 }
 
 /* Where a handler returns to: `mov $15, %rax; syscall`. */
@@ -206,24 +218,20 @@ static void test_distance(void **state)
 
 	(void)state;
 	reg = some_register();
-	t.copied = true;
-	t.over_from = 0;
-	t.over_to = 48;
-	t.at = COPY;
+	begin_move(48);
 	for (int off = -16; off <= 16; off += 16) {
 		regs.reg[reg] = COPY - t.start + (uint64_t)off;
 		walk(&regs, &stack);
 		if (off)
 			assert_int_equal(stack.error, MSP_ERR_LUA_MOVING);
 		else
-			assert_true(is_same(&stack) && stack.ways & 1u << MSP_WAY_MOVED);
+			assert_followed(&stack);
 	}
 	regs.reg[reg] = COPY - t.start;
 	t.unmapped = true;
 	walk(&regs, &stack);
 	assert_int_equal(stack.error, MSP_ERR_LUA_MOVING); /* nothing bears it out */
-	t.copied = t.unmapped = false;
-	t.at = t.start;
+	end_move();
 }
 
 /* No register tells where the new one is: the stack ends with the reason. */
